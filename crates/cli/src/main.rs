@@ -1,0 +1,2 @@
+//! The `kollect` program.
+fn main() {}

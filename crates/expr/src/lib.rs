@@ -1,0 +1,16 @@
+//! The expression languages of a profile: CEL, JSONPath, Helm release fields and JSON Pointer.
+//!
+//! Every expression is compiled once into an immutable program that is `Send + Sync`, and then
+//! evaluated any number of times against a borrowed object. Evaluation copies nothing out of the
+//! object: results are [`Output`] values that borrow from it, and the caller decides what to do
+//! with them (write them as canonical JSON, compare them, drop them).
+//!
+//! The crate is pure: no I/O, no clock, no async, no unsafe code. Each evaluation is bounded in
+//! steps and in the size of what it builds, so an expression written by a tenant can neither hang
+//! nor crash the process. Errors name paths and JSON types, never values.
+
+pub mod output;
+pub mod reads;
+
+pub use output::Output;
+pub use reads::{Extent, ReadNode, ReadSet, Step};

@@ -1,0 +1,195 @@
+//! Which parts of an object a program may look at.
+//!
+//! The union over all programs on one resource drives the projected decoder: subtrees that nobody
+//! reads are skipped in the byte stream and never allocated. The same knowledge decides whether an
+//! expression can reach the data of a Secret.
+//!
+//! A read set over-approximates: it may name more than an evaluation touches, never less. The law
+//! that makes it useful, checked by property tests, is that evaluating a program on an object and
+//! on its projection gives the same result, errors included. For that, projection keeps:
+//!
+//! * every scalar it visits, as it is;
+//! * the kind (object or array) of every container it visits, and the length of every array;
+//! * the members named by [`ReadNode::members`], those reached through [`ReadNode::any`], all keys
+//!   where [`ReadNode::shape`] is set, and everything where [`ReadNode::whole`] is set.
+
+use std::collections::BTreeMap;
+
+/// One step from a container to something inside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'p> {
+    /// The member of this name.
+    Member(&'p str),
+    /// Any element of an array or any member of an object.
+    Any,
+}
+
+/// What is read at the end of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Only that it is there, and its JSON type (`has(object.a.b)`).
+    Presence,
+    /// Its keys or its length, not what they hold (`size(object.a)`, `'k' in object.a`).
+    Shape,
+    /// All of it.
+    Whole,
+}
+
+/// One place in the tree of reads. The empty node reads presence and type only.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadNode {
+    whole: bool,
+    shape: bool,
+    members: BTreeMap<Box<str>, ReadNode>,
+    any: Option<Box<ReadNode>>,
+}
+
+impl ReadNode {
+    /// Everything below this place is read.
+    pub fn whole(&self) -> bool {
+        self.whole
+    }
+
+    /// All keys (or the length) of this place are read, whatever they hold.
+    pub fn shape(&self) -> bool {
+        self.shape
+    }
+
+    /// Members read by name.
+    pub fn members(&self) -> &BTreeMap<Box<str>, ReadNode> {
+        &self.members
+    }
+
+    /// What is read of every element or member, in addition to `members`.
+    pub fn any(&self) -> Option<&ReadNode> {
+        self.any.as_deref()
+    }
+
+    /// Marks `extent` at the end of `path`, counted from this node.
+    pub fn insert<'p>(&mut self, path: impl IntoIterator<Item = Step<'p>>, extent: Extent) {
+        let mut node = self;
+        for step in path {
+            node = match step {
+                Step::Member(name) => {
+                    if !node.members.contains_key(name) {
+                        node.members.insert(name.into(), ReadNode::default());
+                    }
+                    node.members.get_mut(name).expect("inserted above")
+                }
+                Step::Any => node.any.get_or_insert_with(Box::default),
+            };
+        }
+        match extent {
+            Extent::Presence => {}
+            Extent::Shape => node.shape = true,
+            Extent::Whole => node.whole = true,
+        }
+    }
+
+    /// Adds everything `other` reads.
+    pub fn merge(&mut self, other: &ReadNode) {
+        self.whole |= other.whole;
+        self.shape |= other.shape;
+        for (name, node) in &other.members {
+            self.members.entry(name.clone()).or_default().merge(node);
+        }
+        if let Some(any) = &other.any {
+            self.any.get_or_insert_with(Box::default).merge(any);
+        }
+    }
+}
+
+/// The reads of one program, or of many, counted from the root of the object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadSet {
+    root: ReadNode,
+}
+
+impl ReadSet {
+    /// Nothing of the object is read.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// Anything may be read: the program handles the object as a whole.
+    pub fn everything() -> Self {
+        let mut set = Self::default();
+        set.root.whole = true;
+        set
+    }
+
+    /// Whether the object as a whole may be read.
+    pub fn is_everything(&self) -> bool {
+        self.root.whole
+    }
+
+    /// The tree of reads from the root of the object.
+    pub fn root(&self) -> &ReadNode {
+        &self.root
+    }
+
+    /// Marks `extent` at the end of `path`.
+    pub fn insert<'p>(&mut self, path: impl IntoIterator<Item = Step<'p>>, extent: Extent) {
+        self.root.insert(path, extent);
+    }
+
+    /// Adds everything `other` reads.
+    pub fn merge(&mut self, other: &ReadSet) {
+        self.root.merge(&other.root);
+    }
+
+    /// Whether any member of the root called `name` (letter case ignored) may be read, by name or
+    /// because a wildcard, the keys of the root or the whole object are read.
+    ///
+    /// Letter case is ignored because the Secret guard must not be dodged by spelling.
+    pub fn may_read_root_member(&self, name: &str) -> bool {
+        self.root.whole
+            || self.root.shape
+            || self.root.any.is_some()
+            || self
+                .root
+                .members
+                .keys()
+                .any(|key| key.eq_ignore_ascii_case(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_is_the_union_of_both_trees() {
+        let mut left = ReadSet::nothing();
+        left.insert(
+            [Step::Member("spec"), Step::Member("replicas")],
+            Extent::Whole,
+        );
+        let mut right = ReadSet::nothing();
+        right.insert(
+            [Step::Member("spec"), Step::Member("list"), Step::Any],
+            Extent::Presence,
+        );
+        right.insert([Step::Member("status")], Extent::Shape);
+        left.merge(&right);
+
+        let spec = &left.root().members()["spec"];
+        assert!(spec.members()["replicas"].whole());
+        assert!(spec.members()["list"].any().is_some());
+        assert!(left.root().members()["status"].shape());
+        assert!(!left.is_everything());
+    }
+
+    #[test]
+    fn root_members_are_found_in_any_spelling_and_through_wildcards() {
+        let mut named = ReadSet::nothing();
+        named.insert([Step::Member("DATA"), Step::Member("x")], Extent::Whole);
+        assert!(named.may_read_root_member("data"));
+        assert!(!named.may_read_root_member("stringData"));
+
+        let mut any = ReadSet::nothing();
+        any.insert([Step::Any], Extent::Whole);
+        assert!(any.may_read_root_member("data"));
+        assert!(ReadSet::everything().may_read_root_member("data"));
+    }
+}
