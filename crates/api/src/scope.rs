@@ -1,0 +1,215 @@
+//! KollectScope and KollectClusterScope: ceilings that targets and inventories cannot exceed.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{duration::Duration, gvk::GroupVersionKind, reference::SinkFamily, schema};
+
+/// What one namespace may collect and where it may deliver.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kollect.dev",
+    version = "v1alpha1",
+    kind = "KollectScope",
+    plural = "kollectscopes",
+    singular = "kollectscope",
+    shortname = "kscope",
+    category = "kollect",
+    namespaced,
+    derive = "PartialEq",
+    doc = "A ceiling for everything Kollect does on behalf of its namespace. An empty list restricts nothing; several scopes in one namespace all apply.",
+    printcolumn(
+        name = "MinInterval",
+        type_ = "string",
+        json_path = ".spec.minExportInterval",
+        description = "Shortest export interval allowed"
+    ),
+    printcolumn(
+        name = "Allowed",
+        type_ = "string",
+        json_path = ".spec.allowedNamespaces",
+        description = "Namespaces that may be collected; empty for all"
+    ),
+    printcolumn(
+        name = "Denied",
+        type_ = "string",
+        json_path = ".spec.deniedNamespaces",
+        description = "Namespaces never collected"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct KollectScopeSpec {
+    /// Kinds that may be collected. Empty means all.
+    #[serde(rename = "allowedGVKs", default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub allowed_gvks: Vec<GroupVersionKind>,
+    /// Namespaces that may be collected. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::namespace_names")]
+    pub allowed_namespaces: Vec<String>,
+    /// Namespaces never collected, whatever a target says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::namespace_names")]
+    pub denied_namespaces: Vec<String>,
+    /// Shortest export interval that inventories and sinks may ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_export_interval: Option<Duration>,
+    /// Names of the snapshot sinks that may be used. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::name_set")]
+    pub snapshot_sink_refs: Vec<String>,
+    /// Names of the database sinks that may be used. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::name_set")]
+    pub database_sink_refs: Vec<String>,
+    /// Names of the event sinks that may be used. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::name_set")]
+    pub event_sink_refs: Vec<String>,
+}
+
+/// What cluster targets and cluster inventories may do.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kollect.dev",
+    version = "v1alpha1",
+    kind = "KollectClusterScope",
+    plural = "kollectclusterscopes",
+    singular = "kollectclusterscope",
+    shortname = "kcscope",
+    category = "kollect",
+    derive = "PartialEq",
+    doc = "A ceiling for cluster targets and cluster inventories. An empty list restricts nothing; several scopes all apply.",
+    printcolumn(
+        name = "MinInterval",
+        type_ = "string",
+        json_path = ".spec.minExportInterval",
+        description = "Shortest export interval allowed"
+    ),
+    printcolumn(
+        name = "Allowed",
+        type_ = "string",
+        json_path = ".spec.allowedNamespaces",
+        description = "Namespaces that may be collected; empty for all"
+    ),
+    printcolumn(
+        name = "Denied",
+        type_ = "string",
+        json_path = ".spec.deniedNamespaces",
+        description = "Namespaces never collected"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct KollectClusterScopeSpec {
+    /// Kinds that may be collected. Empty means all.
+    #[serde(rename = "allowedGVKs", default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub allowed_gvks: Vec<GroupVersionKind>,
+    /// Namespaces that may be collected. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::namespace_names")]
+    pub allowed_namespaces: Vec<String>,
+    /// Namespaces never collected, whatever a target says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::namespace_names")]
+    pub denied_namespaces: Vec<String>,
+    /// Shortest export interval that cluster inventories may ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_export_interval: Option<Duration>,
+    /// Names of the snapshot sinks that may be used. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::name_set")]
+    pub snapshot_sink_refs: Vec<String>,
+    /// Names of the database sinks that may be used. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::name_set")]
+    pub database_sink_refs: Vec<String>,
+    /// Names of the event sinks that may be used. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::name_set")]
+    pub event_sink_refs: Vec<String>,
+    /// Namespaces from which cluster kinds may take profiles and sinks. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::name_set")]
+    pub allowed_static_ref_namespaces: Vec<String>,
+}
+
+/// The part that both scope kinds have in common, borrowed from either.
+#[derive(Debug, Clone, Copy)]
+pub struct Ceiling<'s> {
+    /// `KollectScope` or `KollectClusterScope`.
+    pub kind: &'static str,
+    /// Name of the scope object, for messages.
+    pub name: &'s str,
+    /// Kinds that may be collected; empty for all.
+    pub allowed_gvks: &'s [GroupVersionKind],
+    /// Namespaces that may be collected; empty for all.
+    pub allowed_namespaces: &'s [String],
+    /// Namespaces never collected.
+    pub denied_namespaces: &'s [String],
+    /// Shortest export interval.
+    pub min_export_interval: Option<&'s Duration>,
+    /// Namespaces for references of cluster kinds; empty for all.
+    pub allowed_static_ref_namespaces: &'s [String],
+    sinks: [&'s [String]; 3],
+}
+
+impl<'s> Ceiling<'s> {
+    /// Names of the sinks of a family that may be used; empty for all.
+    pub fn allowed_sinks(&self, family: SinkFamily) -> &'s [String] {
+        self.sinks[family as usize]
+    }
+}
+
+impl KollectScope {
+    /// This scope as a ceiling.
+    pub fn ceiling(&self) -> Ceiling<'_> {
+        let spec = &self.spec;
+        Ceiling {
+            kind: "KollectScope",
+            name: self.metadata.name.as_deref().unwrap_or_default(),
+            allowed_gvks: &spec.allowed_gvks,
+            allowed_namespaces: &spec.allowed_namespaces,
+            denied_namespaces: &spec.denied_namespaces,
+            min_export_interval: spec.min_export_interval.as_ref(),
+            allowed_static_ref_namespaces: &[],
+            sinks: [
+                &spec.snapshot_sink_refs,
+                &spec.database_sink_refs,
+                &spec.event_sink_refs,
+            ],
+        }
+    }
+}
+
+impl KollectClusterScope {
+    /// This scope as a ceiling.
+    pub fn ceiling(&self) -> Ceiling<'_> {
+        let spec = &self.spec;
+        Ceiling {
+            kind: "KollectClusterScope",
+            name: self.metadata.name.as_deref().unwrap_or_default(),
+            allowed_gvks: &spec.allowed_gvks,
+            allowed_namespaces: &spec.allowed_namespaces,
+            denied_namespaces: &spec.denied_namespaces,
+            min_export_interval: spec.min_export_interval.as_ref(),
+            allowed_static_ref_namespaces: &spec.allowed_static_ref_namespaces,
+            sinks: [
+                &spec.snapshot_sink_refs,
+                &spec.database_sink_refs,
+                &spec.event_sink_refs,
+            ],
+        }
+    }
+}

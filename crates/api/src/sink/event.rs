@@ -1,0 +1,129 @@
+//! KollectEventSink: NATS and Kafka.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::common::{SinkCommon, SinkType};
+use super::database::{JSON_ONLY, NO_LAYOUT};
+use super::status::SinkStatus;
+use crate::{reference::SecretReference, schema};
+
+/// Publish the changes of inventories.
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kollect.dev",
+    version = "v1alpha1",
+    kind = "KollectEventSink",
+    plural = "kollecteventsinks",
+    singular = "kollecteventsink",
+    shortname = "kevt",
+    category = "kollect",
+    namespaced,
+    status = "SinkStatus",
+    derive = "PartialEq",
+    doc = "A stream that carries the changes of inventories.",
+    printcolumn(
+        name = "Type",
+        type_ = "string",
+        json_path = ".spec.type",
+        description = "Backend"
+    ),
+    printcolumn(
+        name = "Verified",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"ConnectionVerified\")].status",
+        description = "Whether the last probe succeeded"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"ConnectionVerified\")].reason",
+        description = "Why it did or did not"
+    ),
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.cluster",
+        priority = 1,
+        description = "Cluster name written into messages"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[
+    ("(self.type == 'nats') == has(self.nats)", "nats is required for type nats and only allowed there"),
+    ("(self.type == 'kafka') == has(self.kafka)", "kafka is required for type kafka and only allowed there"),
+    NO_LAYOUT,
+    JSON_ONLY,
+])))]
+pub struct KollectEventSinkSpec {
+    /// Backend: `nats` or `kafka`.
+    #[serde(rename = "type")]
+    pub type_: EventSinkType,
+    /// What all sinks have in common.
+    #[serde(flatten)]
+    pub common: SinkCommon,
+    /// NATS settings, for type `nats`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nats: Option<Nats>,
+    /// Kafka settings, for type `kafka`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<Kafka>,
+}
+
+/// Backends of event sinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EventSinkType {
+    /// NATS JetStream.
+    Nats,
+    /// Apache Kafka.
+    Kafka,
+}
+
+impl From<EventSinkType> for SinkType {
+    fn from(type_: EventSinkType) -> Self {
+        match type_ {
+            EventSinkType::Nats => SinkType::Nats,
+            EventSinkType::Kafka => SinkType::Kafka,
+        }
+    }
+}
+
+/// Settings of NATS.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Nats {
+    /// Server URL. Defaults to `spec.endpoint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Subject to publish to.
+    #[schemars(regex(pattern = schema::NOT_BLANK))]
+    pub subject: String,
+    /// JetStream stream. Defaults to `kollect_events`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// Secret with a token, or user name and password. Defaults to `spec.secretRef`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretReference>,
+}
+
+/// Settings of Kafka.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Kafka {
+    /// Bootstrap addresses, `host:port`.
+    #[schemars(length(min = 1), inner(regex(pattern = schema::NOT_BLANK)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub brokers: Vec<String>,
+    /// Topic to produce to.
+    #[schemars(regex(pattern = schema::NOT_BLANK))]
+    pub topic: String,
+    /// Secret with SASL credentials and TLS client keys. Defaults to `spec.secretRef`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretReference>,
+}
