@@ -9,8 +9,16 @@
 //! steps and in the size of what it builds, so an expression written by a tenant can neither hang
 //! nor crash the process. Errors name paths and JSON types, never values.
 
+mod excerpt;
+pub mod helm;
+pub mod json_type;
+pub mod jsonpath;
 pub mod output;
+pub mod pointer;
 pub mod reads;
+pub mod removals;
 
+pub use json_type::JsonType;
 pub use output::Output;
 pub use reads::{Extent, ReadNode, ReadSet, Step};
+pub use removals::Removals;

@@ -12,8 +12,13 @@
 //! * the kind (object or array) of every container it visits, and the length of every array;
 //! * the members named by [`ReadNode::members`], those reached through [`ReadNode::any`], all keys
 //!   where [`ReadNode::shape`] is set, and everything where [`ReadNode::whole`] is set.
+//!
+//! Array elements and members that are kept only for their position or key hold `null`.
+//! [`ReadSet::project`] is this rule as code, for tests of programs and of the decoder.
 
 use std::collections::BTreeMap;
+
+use serde_json::Value;
 
 /// One step from a container to something inside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +143,14 @@ impl ReadSet {
         self.root.merge(&other.root);
     }
 
+    /// What is left of `object` when everything that is not read is dropped.
+    ///
+    /// This states what projection means; the decoder does the same from bytes without building
+    /// the object first, and is checked against this.
+    pub fn project(&self, object: &Value) -> Value {
+        project(object, &[&self.root])
+    }
+
     /// Whether any member of the root called `name` (letter case ignored) may be read, by name or
     /// because a wildcard, the keys of the root or the whole object are read.
     ///
@@ -154,9 +167,95 @@ impl ReadSet {
     }
 }
 
+/// What `nodes`, which all stand for the place of `value`, leave of it.
+fn project(value: &Value, nodes: &[&ReadNode]) -> Value {
+    if nodes.iter().any(|node| node.whole) {
+        return value.clone();
+    }
+    let of_any: Vec<&ReadNode> = nodes.iter().filter_map(|node| node.any()).collect();
+    match value {
+        Value::Array(elements) => {
+            let kept = |element| match of_any.as_slice() {
+                [] => Value::Null,
+                nodes => project(element, nodes),
+            };
+            Value::Array(elements.iter().map(kept).collect())
+        }
+        Value::Object(members) => {
+            let keep_keys = nodes.iter().any(|node| node.shape);
+            let kept = |(name, member): (&String, &Value)| {
+                let mut below = of_any.clone();
+                below.extend(
+                    nodes
+                        .iter()
+                        .filter_map(|node| node.members.get(name.as_str())),
+                );
+                if !below.is_empty() {
+                    Some((name.clone(), project(member, &below)))
+                } else if keep_keys {
+                    Some((name.clone(), Value::Null))
+                } else {
+                    None
+                }
+            };
+            Value::Object(members.iter().filter_map(kept).collect())
+        }
+        scalar => scalar.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn projection_keeps_what_is_read_and_the_kind_of_what_is_passed() {
+        use Step::{Any, Member};
+
+        let object = json!({
+            "list": [{"a": 1, "b": 2, "c": {"x": 1}}, "text", [3]],
+            "keys": {"k": {"deep": 1}, "l": 2},
+            "there": {"x": 1},
+            "array": [1, {"x": 2}],
+            "whole": {"x": [1, 2]},
+            "unread": 1,
+        });
+        let mut set = ReadSet::nothing();
+        set.insert([Member("list"), Any, Member("a")], Extent::Whole);
+        set.insert([Member("list"), Any, Member("c")], Extent::Presence);
+        set.insert([Member("keys")], Extent::Shape);
+        set.insert([Member("keys"), Member("l")], Extent::Whole);
+        set.insert([Member("there")], Extent::Presence);
+        set.insert([Member("array"), Member("x")], Extent::Whole);
+        set.insert([Member("whole")], Extent::Whole);
+        set.insert([Member("missing"), Any], Extent::Whole);
+        assert_eq!(
+            set.project(&object),
+            json!({
+                "list": [{"a": 1, "c": {}}, "text", [null]],
+                "keys": {"k": null, "l": 2},
+                "there": {},
+                "array": [null, null],
+                "whole": {"x": [1, 2]},
+            })
+        );
+        assert_eq!(ReadSet::everything().project(&object), object);
+        assert_eq!(ReadSet::nothing().project(&object), json!({}));
+    }
+
+    #[test]
+    fn named_members_are_also_read_as_any_member() {
+        let mut set = ReadSet::nothing();
+        set.insert([Step::Any, Step::Member("a")], Extent::Whole);
+        set.insert([Step::Member("m"), Step::Member("b")], Extent::Whole);
+        let object = json!({"m": {"a": 1, "b": 2, "c": 3}, "n": {"a": 1, "b": 2}});
+        assert_eq!(
+            set.project(&object),
+            json!({"m": {"a": 1, "b": 2}, "n": {"a": 1}})
+        );
+    }
 
     #[test]
     fn merging_is_the_union_of_both_trees() {
