@@ -1,1 +1,46 @@
-//! Placeholder until the first module lands.
+//! Real servers on loopback, for tests and the demo.
+//!
+//! A test that talks to the real thing finds what a mock hides, so this crate makes the real
+//! thing cheap to have: every server is one type that is obtained, started on free loopback
+//! ports, waited for and stopped again by dropping it.
+//!
+//! | server | type | one per test |
+//! | --- | --- | --- |
+//! | etcd + kube-apiserver + kube-controller-manager | [`ControlPlane`], used through [`Cluster`] | namespace |
+//! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
+//! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
+//!
+//! What a server is made of, in the order a new one needs it:
+//!
+//! * a program: built from a pinned Go module ([`go`]) or taken from a Debian package
+//!   ([`debian`]), and kept in the user's cache ([`cache`]);
+//! * a place: a run directory ([`RunDir`]), free ports ([`ports`]) and certificates ([`pki`]);
+//! * a life: [`process`] spawns it so that it cannot outlive us, captures its log and waits until
+//!   it answers.
+//!
+//! Everything here is synchronous: the servers are processes, and tests of synchronous code use
+//! them too.
+
+pub mod account;
+pub mod cache;
+pub mod cluster;
+pub mod control_plane;
+pub mod debian;
+pub mod git;
+pub mod go;
+pub mod http;
+pub mod names;
+pub mod pki;
+pub mod ports;
+pub mod postgres;
+pub mod process;
+pub mod progress;
+pub mod rbac;
+pub mod run_dir;
+pub mod service;
+
+pub use cluster::Cluster;
+pub use control_plane::ControlPlane;
+pub use git::GitServer;
+pub use postgres::Postgres;
+pub use run_dir::RunDir;

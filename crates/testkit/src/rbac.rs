@@ -1,0 +1,104 @@
+//! Roles and access reviews: giving users rights, and asking what they may do.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, User, eventually};
+use crate::names::unique;
+
+/// Where rights hold.
+#[derive(Debug, Clone, Copy)]
+pub enum Scope<'a> {
+    /// In the whole cluster.
+    Cluster,
+    /// In one namespace.
+    Namespace(&'a str),
+}
+
+/// What may be done with which resources of one API group.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule<'a> {
+    /// API group; empty for the core group.
+    pub group: &'a str,
+    /// Plural resource names.
+    pub resources: &'a [&'a str],
+    /// Verbs such as `get`, `list` and `watch`.
+    pub verbs: &'a [&'a str],
+}
+
+impl Cluster {
+    /// Gives `user` the rights of `rules` and waits until the API server honours them.
+    ///
+    /// Rights are served from a cache that follows the stored roles, so a request right after
+    /// the binding could still be refused.
+    pub fn grant(&self, scope: Scope<'_>, user: &User, rules: &[Rule<'_>]) -> Result<()> {
+        let api = self.api(self.admin())?;
+        let name = unique("grant");
+        let (base, kind, suffix) = match scope {
+            Scope::Cluster => (String::new(), "ClusterRole", "cluster"),
+            Scope::Namespace(namespace) => (format!("/namespaces/{namespace}"), "Role", ""),
+        };
+        let base = format!("/apis/rbac.authorization.k8s.io/v1{base}/{suffix}");
+        let rules_json: Vec<Value> = rules.iter().map(Rule::to_json).collect();
+        let metadata = json!({ "name": name });
+        api.post(
+            &format!("{base}roles"),
+            &json!({ "metadata": metadata, "rules": rules_json }),
+        )?;
+        api.post(
+            &format!("{base}rolebindings"),
+            &json!({
+                "metadata": metadata,
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name },
+                "subjects": [
+                    // A service account is a user with a long name to the authoriser.
+                    { "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user.name },
+                ],
+            }),
+        )?;
+        for rule in rules {
+            for (verb, resource) in rule.pairs() {
+                eventually("the granted right", || {
+                    let allowed = self.allows(scope, user, verb, rule.group, resource)?;
+                    ensure!(allowed, "{} may not {verb} {resource} yet", user.name);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `user` may do this, by SubjectAccessReview.
+    pub fn allows(
+        &self,
+        scope: Scope<'_>,
+        user: &User,
+        verb: &str,
+        group: &str,
+        resource: &str,
+    ) -> Result<bool> {
+        let mut attributes = json!({ "verb": verb, "group": group, "resource": resource });
+        if let Scope::Namespace(namespace) = scope {
+            attributes["namespace"] = json!(namespace);
+        }
+        let review = json!({ "spec": { "user": user.name, "resourceAttributes": attributes } });
+        let answer = self.api(self.admin())?.post(
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            &review,
+        )?;
+        Ok(answer["status"]["allowed"] == Value::Bool(true))
+    }
+}
+
+impl<'a> Rule<'a> {
+    fn to_json(&self) -> Value {
+        json!({ "apiGroups": [self.group], "resources": self.resources, "verbs": self.verbs })
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let (verbs, resources) = (self.verbs, self.resources);
+        verbs
+            .iter()
+            .flat_map(move |verb| resources.iter().map(move |name| (*verb, *name)))
+    }
+}
