@@ -9,6 +9,7 @@
 //! steps and in the size of what it builds, so an expression written by a tenant can neither hang
 //! nor crash the process. Errors name paths and JSON types, never values.
 
+pub mod cel;
 mod excerpt;
 pub mod helm;
 pub mod json_type;

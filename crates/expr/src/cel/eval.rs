@@ -1,0 +1,374 @@
+//! The evaluator: walks the program over a borrowed object.
+//!
+//! Errors are ordinary results, so that `&&`, `||`, `all` and `exists` can set one aside until it
+//! is clear that it matters. The functions below are many and small on purpose: the recursion goes
+//! through `eval` alone, and its stack frame stays small.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use smallvec::SmallVec;
+
+use super::error::EvalError;
+use super::kind::Kind;
+use super::limits::{Budget, Limits};
+use super::node::{Call, Entry, Index, Item, Node, OptMap, Path, Root, Select, To};
+use super::ops;
+use super::value::{MapVal, Val};
+
+pub(super) mod convert;
+mod loops;
+
+/// One evaluation.
+pub(super) struct Machine<'a> {
+    object: &'a Json,
+    /// The variables of the macros.
+    slots: SmallVec<[Val<'a>; 4]>,
+    pub(super) budget: Budget,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(object: &'a Json, slots: usize, limits: &Limits) -> Self {
+        let mut machine = Machine {
+            object,
+            slots: SmallVec::new(),
+            budget: Budget::new(limits),
+        };
+        machine.slots.resize(slots, Val::Null);
+        machine
+    }
+
+    /// Gives a variable its value before the evaluation.
+    #[cfg(test)]
+    pub(super) fn preset(&mut self, slot: usize, value: Val<'a>) {
+        self.slots[slot] = value;
+    }
+
+    pub(super) fn eval(&mut self, node: &'a Node) -> Result<Val<'a>, EvalError> {
+        self.budget.charge(1)?;
+        match node {
+            Node::Const(value) => Ok(value.borrowed()),
+            Node::Path(path) => self.walk(path),
+            Node::Has(path) => self.has(path),
+            Node::Select(select) => self.select(select),
+            Node::HasField(select) => self.has_field(select),
+            Node::Index(index) => self.index(index),
+            Node::Not(operand) => self.not(operand),
+            Node::Negate(operand) => ops::negate(&self.eval(operand)?),
+            Node::And(terms) => self.logic(terms, false),
+            Node::Or(terms) => self.logic(terms, true),
+            Node::Cond(parts) => self.conditional(parts),
+            Node::Binary(binary) => {
+                let left = self.eval(&binary.left)?;
+                let right = self.eval(&binary.right)?;
+                binary.op.apply(&mut self.budget, left, right)
+            }
+            Node::List(items) => self.list(items),
+            Node::Map(entries) => self.map(entries),
+            Node::Call(call) => self.call(call),
+            Node::Loop(looped) => self.looped(looped),
+            Node::Bind(bind) => {
+                self.slots[bind.slot] = self.eval(&bind.value)?;
+                self.eval(&bind.body)
+            }
+            Node::OptMap(map) => self.opt_map(map),
+        }
+    }
+
+    /// Evaluates to a truth value.
+    fn test(&mut self, node: &'a Node, name: &'static str) -> Result<bool, EvalError> {
+        match self.eval(node)? {
+            Val::Bool(flag) => Ok(flag),
+            other => Err(EvalError::overload(name, [other.kind().name()])),
+        }
+    }
+
+    fn not(&mut self, operand: &'a Node) -> Result<Val<'a>, EvalError> {
+        self.test(operand, "!").map(|flag| Val::Bool(!flag))
+    }
+
+    fn conditional(&mut self, parts: &'a [Node; 3]) -> Result<Val<'a>, EvalError> {
+        let [condition, then, otherwise] = parts;
+        if self.test(condition, "?:")? {
+            self.eval(then)
+        } else {
+            self.eval(otherwise)
+        }
+    }
+
+    /// `&&` and `||`: the first term that decides wins, even over an error before it.
+    fn logic(&mut self, terms: &'a [Node], decisive: bool) -> Result<Val<'a>, EvalError> {
+        let name = if decisive { "||" } else { "&&" };
+        let mut set_aside = None;
+        for term in terms {
+            match self.test(term, name) {
+                Ok(flag) if flag == decisive => return Ok(Val::Bool(decisive)),
+                Ok(_) => {}
+                Err(error) if error.is_limit() => return Err(error),
+                Err(error) => {
+                    set_aside.get_or_insert(error);
+                }
+            }
+        }
+        match set_aside {
+            Some(error) => Err(error),
+            None => Ok(Val::Bool(!decisive)),
+        }
+    }
+
+    /// Follows a path to the value at its end.
+    fn walk(&mut self, path: &'a Path) -> Result<Val<'a>, EvalError> {
+        self.budget.charge(path.steps.len() as u64)?;
+        let mut at = match path.root {
+            Root::Object => self.object,
+            Root::Slot(slot) => match &self.slots[slot] {
+                Val::Json(json) => json,
+                value if path.steps.is_empty() => return Ok(value.clone()),
+                value => return walk_built(value.clone(), path, path.steps.len()),
+            },
+        };
+        for (step, number) in path.steps.iter().zip(0..) {
+            at = json_step(at, path, number, &step.to)?;
+        }
+        Ok(Val::from_json(at))
+    }
+
+    /// Whether the member at the end of the path is there; what is before it must be.
+    fn has(&mut self, path: &'a Path) -> Result<Val<'a>, EvalError> {
+        self.budget.charge(path.steps.len() as u64)?;
+        let Some((last, before)) = path.steps.split_last() else {
+            return Ok(Val::Bool(true));
+        };
+        let mut at = match path.root {
+            Root::Object => self.object,
+            Root::Slot(slot) => match &self.slots[slot] {
+                Val::Json(json) => json,
+                value => {
+                    let operand = walk_built(value.clone(), path, before.len())?;
+                    return has_member(&operand, &last.to, path);
+                }
+            },
+        };
+        for (step, number) in before.iter().zip(0..) {
+            at = json_step(at, path, number, &step.to)?;
+        }
+        match (at, &last.to) {
+            (Json::Object(members), To::Member(name)) => {
+                Ok(Val::Bool(members.contains_key(&**name)))
+            }
+            (other, to) => has_member(&Val::from_json(other), to, path),
+        }
+    }
+
+    fn select(&mut self, select: &'a Select) -> Result<Val<'a>, EvalError> {
+        let operand = self.eval(&select.operand)?;
+        let field = Val::Str(&select.field);
+        if select.optional {
+            return optional_member(operand, &field);
+        }
+        member(operand, &field, || format!(".{}", select.field).into())
+    }
+
+    fn has_field(&mut self, select: &'a Select) -> Result<Val<'a>, EvalError> {
+        let operand = self.eval(&select.operand)?;
+        match optional_member(operand, &Val::Str(&select.field))? {
+            Val::Optional(found) => Ok(Val::Bool(found.is_some())),
+            _ => Ok(Val::Bool(false)),
+        }
+    }
+
+    fn index(&mut self, index: &'a Index) -> Result<Val<'a>, EvalError> {
+        let operand = self.eval(&index.operand)?;
+        let key = self.eval(&index.index)?;
+        if index.optional {
+            return optional_member(operand, &key);
+        }
+        member(operand, &key, || match &index.index {
+            // A literal may be named, a value of the object may not.
+            Node::Const(Val::Text(key)) => format!("['{key}']").into(),
+            Node::Const(Val::Int(at)) => format!("[{at}]").into(),
+            _ => format!("[{}]", key.kind().name()).into(),
+        })
+    }
+
+    fn list(&mut self, items: &'a [Item]) -> Result<Val<'a>, EvalError> {
+        self.budget.build_items(items.len())?;
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            let value = self.eval(&item.value)?;
+            match (item.optional, value) {
+                (false, value) => list.push(value),
+                (true, Val::Optional(None)) => {}
+                (true, Val::Optional(Some(value))) => list.push(unshare(value)),
+                (true, other) => return Err(EvalError::overload("[?]", [other.kind().name()])),
+            }
+        }
+        Ok(Val::list(list))
+    }
+
+    fn map(&mut self, entries: &'a [Entry]) -> Result<Val<'a>, EvalError> {
+        self.budget.build_items(2 * entries.len())?;
+        let mut map = MapVal::default();
+        for entry in entries {
+            let key = self.eval(&entry.key)?;
+            let value = self.eval(&entry.value)?;
+            let value = match (entry.optional, value) {
+                (false, value) => value,
+                (true, Val::Optional(None)) => continue,
+                (true, Val::Optional(Some(value))) => unshare(value),
+                (true, other) => return Err(EvalError::overload("{?}", [other.kind().name()])),
+            };
+            insert(&mut map, key, value)?;
+        }
+        Ok(Val::Map(Arc::new(map)))
+    }
+
+    fn call(&mut self, call: &'a Call) -> Result<Val<'a>, EvalError> {
+        let mut args: SmallVec<[Val<'a>; 3]> = SmallVec::new();
+        for arg in &call.args {
+            args.push(self.eval(arg)?);
+        }
+        for function in &call.overloads {
+            if function.accepts(&args) {
+                return (function.code)(&mut self.budget, &args);
+            }
+        }
+        let name = call.overloads.first().map_or("", |function| function.name);
+        Err(EvalError::overload(
+            name,
+            args.iter().map(|arg| arg.kind().name()),
+        ))
+    }
+
+    fn opt_map(&mut self, map: &'a OptMap) -> Result<Val<'a>, EvalError> {
+        match self.eval(&map.operand)? {
+            Val::Optional(None) => Ok(Val::NONE),
+            Val::Optional(Some(value)) => {
+                self.slots[map.slot] = unshare(value);
+                let result = self.eval(&map.body)?;
+                match (map.flat, result) {
+                    (false, result) => Ok(Val::some(result)),
+                    (true, result @ Val::Optional(_)) => Ok(result),
+                    (true, other) => Err(EvalError::overload("optFlatMap", [other.kind().name()])),
+                }
+            }
+            other => {
+                let name = if map.flat { "optFlatMap" } else { "optMap" };
+                Err(EvalError::overload(name, [other.kind().name()]))
+            }
+        }
+    }
+}
+
+/// Takes the value out of an optional, without a copy if nobody else holds it.
+pub(super) fn unshare(value: Arc<Val<'_>>) -> Val<'_> {
+    Arc::try_unwrap(value).unwrap_or_else(|shared| (*shared).clone())
+}
+
+/// Adds an entry to a map that is being built.
+pub(super) fn insert<'a>(
+    map: &mut MapVal<'a>,
+    key: Val<'a>,
+    value: Val<'a>,
+) -> Result<(), EvalError> {
+    if !matches!(
+        key.kind(),
+        Kind::Bool | Kind::Int | Kind::Uint | Kind::String
+    ) {
+        return Err(EvalError::overload("{}", [key.kind().name()]));
+    }
+    if map.insert(key, value) {
+        Ok(())
+    } else {
+        Err(EvalError::argument("{}", "a key is there twice"))
+    }
+}
+
+#[inline]
+fn json_step<'a>(at: &'a Json, path: &Path, number: usize, to: &To) -> Result<&'a Json, EvalError> {
+    match (at, to) {
+        (Json::Object(members), To::Member(name)) => {
+            members.get(&**name).ok_or_else(|| path.no_such_key(number))
+        }
+        (Json::Array(items), To::Element(index)) => usize::try_from(*index)
+            .ok()
+            .and_then(|index| items.get(index))
+            .ok_or_else(|| path.out_of_range(number)),
+        (other, _) => Err(no_members(path, number, Val::from_json(other).kind())),
+    }
+}
+
+#[cold]
+fn no_members(path: &Path, number: usize, kind: Kind) -> EvalError {
+    match kind {
+        // JSON objects have no integer keys.
+        Kind::Map => path.no_such_key(number),
+        Kind::List => EvalError::overload(&path.place(number), ["list"]),
+        kind => EvalError::NoSuchKey {
+            place: format!("{} (of {})", path.place(number), kind.name()).into(),
+        },
+    }
+}
+
+/// Follows the first `count` steps of a path over a value that is not (all) JSON.
+fn walk_built<'a>(start: Val<'a>, path: &Path, count: usize) -> Result<Val<'a>, EvalError> {
+    let mut at = start;
+    for (step, number) in path.steps[..count].iter().zip(0..) {
+        at = member(at, &key(&step.to), || path.place(number))?;
+    }
+    Ok(at)
+}
+
+fn key(to: &To) -> Val<'_> {
+    match to {
+        To::Member(name) => Val::Str(name),
+        To::Element(at) => Val::Int(*at),
+    }
+}
+
+fn has_member<'a>(operand: &Val<'a>, to: &To, path: &Path) -> Result<Val<'a>, EvalError> {
+    match optional_member(operand.clone(), &key(to)) {
+        Ok(Val::Optional(found)) => Ok(Val::Bool(found.is_some())),
+        Ok(_) => Ok(Val::Bool(false)),
+        Err(_) => Err(EvalError::overload(
+            &path.place(usize::MAX),
+            [operand.kind().name()],
+        )),
+    }
+}
+
+/// The member `key` of a value. On an optional the result is optional again.
+fn member<'a>(
+    operand: Val<'a>,
+    key: &Val<'_>,
+    place: impl FnOnce() -> Box<str>,
+) -> Result<Val<'a>, EvalError> {
+    if matches!(operand, Val::Optional(_)) {
+        return optional_member(operand, key);
+    }
+    match ops::member(&operand, key) {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) if operand.kind() == Kind::List => Err(EvalError::OutOfRange { place: place() }),
+        Ok(None) => Err(EvalError::NoSuchKey { place: place() }),
+        Err(()) => Err(EvalError::overload(
+            &place(),
+            [operand.kind().name(), key.kind().name()],
+        )),
+    }
+}
+
+/// The member `key` as an optional: nothing if it is not there, or if the value has no members.
+fn optional_member<'a>(operand: Val<'a>, key: &Val<'_>) -> Result<Val<'a>, EvalError> {
+    let operand = match operand {
+        Val::Optional(None) => return Ok(Val::NONE),
+        Val::Optional(Some(value)) => unshare(value),
+        other => other,
+    };
+    match ops::member(&operand, key) {
+        Ok(Some(value)) => Ok(Val::some(value)),
+        Err(()) if operand.kind() == Kind::List => {
+            Err(EvalError::overload("[]", ["list", key.kind().name()]))
+        }
+        _ => Ok(Val::NONE),
+    }
+}

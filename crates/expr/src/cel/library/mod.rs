@@ -1,0 +1,214 @@
+//! The functions an expression can call.
+//!
+//! Each library is one file with one table. A row says all there is to know about an overload:
+//! name, call style, parameter types, result type, what it reads of its arguments and the code.
+//! The checker, the evaluator and the analysis of reads all work from these rows.
+
+use super::error::EvalError;
+use super::kind::{Kind, Kinds, Type};
+use super::limits::Budget;
+use super::value::Val;
+
+pub(super) mod opaque;
+pub(super) mod standard;
+pub(super) mod time;
+
+/// The code of an overload. The arguments have the types its row names, the receiver first.
+pub(super) type Code = for<'a> fn(&mut Budget, &[Val<'a>]) -> Result<Val<'a>, EvalError>;
+
+/// One overload of one function.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    /// `x.f(…)` rather than `f(…)`.
+    pub(super) method: bool,
+    pub(super) params: &'static [Kinds],
+    /// The last parameter may be repeated.
+    pub(super) variadic: bool,
+    pub(super) result: Ret,
+    pub(super) reads: Looks,
+    pub(super) code: Code,
+}
+
+/// The type of a result.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ret {
+    Dyn,
+    Is(Kind),
+    ListOf(Kind),
+    /// The type of an argument.
+    Arg(usize),
+    /// The type of the elements of an argument.
+    ElementOf(usize),
+    /// An optional of the type of an argument.
+    OptionalOf(usize),
+    /// An optional of the type of the elements of an argument.
+    OptionalElementOf(usize),
+    /// What the optional in an argument holds.
+    ValueOf(usize),
+}
+
+/// How much a function looks at of arguments that hold other values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// At all of them.
+    Whole,
+    /// At keys and lengths.
+    Shape,
+    /// At nothing but their types.
+    Type,
+    /// At nothing: the result is one of the arguments, or what an optional argument holds.
+    Through,
+}
+
+pub(super) const fn function(
+    name: &'static str,
+    params: &'static [Kinds],
+    result: Ret,
+    code: Code,
+) -> Function {
+    Function {
+        name,
+        method: false,
+        params,
+        variadic: false,
+        result,
+        reads: Looks::Whole,
+        code,
+    }
+}
+
+pub(super) const fn method(
+    name: &'static str,
+    params: &'static [Kinds],
+    result: Ret,
+    code: Code,
+) -> Function {
+    Function {
+        method: true,
+        ..function(name, params, result, code)
+    }
+}
+
+impl Function {
+    pub(super) const fn looks(self, reads: Looks) -> Function {
+        Function { reads, ..self }
+    }
+
+    pub(super) const fn variadic(self) -> Function {
+        Function {
+            variadic: true,
+            ..self
+        }
+    }
+
+    /// What the argument at this position may be.
+    pub(super) fn param(&self, at: usize) -> Option<Kinds> {
+        match self.params.get(at) {
+            None if self.variadic => self.params.last().copied(),
+            found => found.copied(),
+        }
+    }
+
+    pub(super) fn takes(&self, count: usize) -> bool {
+        count == self.params.len() || (self.variadic && count > self.params.len())
+    }
+
+    #[inline]
+    pub(super) fn accepts(&self, args: &[Val<'_>]) -> bool {
+        args.iter()
+            .enumerate()
+            .all(|(at, arg)| self.param(at).is_some_and(|kinds| kinds.has(arg.kind())))
+    }
+
+    /// The type of the result for arguments of these types.
+    pub(super) fn result(&self, args: &[Type]) -> Type {
+        let element = |at: usize| match args.get(at) {
+            Some(Type::List(element)) => (**element).clone(),
+            _ => Type::Dyn,
+        };
+        let arg = |at: usize| args.get(at).cloned().unwrap_or(Type::Dyn);
+        match self.result {
+            Ret::Dyn => Type::Dyn,
+            Ret::Is(Kind::List) => Type::list(Type::Dyn),
+            Ret::Is(Kind::Map) => Type::map(Type::Dyn, Type::Dyn),
+            Ret::Is(Kind::Optional) => Type::optional(Type::Dyn),
+            Ret::Is(kind) => Type::Is(kind),
+            Ret::ListOf(kind) => Type::list(Type::Is(kind)),
+            Ret::Arg(at) => arg(at),
+            Ret::ElementOf(at) => element(at),
+            Ret::OptionalOf(at) => Type::optional(arg(at)),
+            Ret::OptionalElementOf(at) => Type::optional(element(at)),
+            Ret::ValueOf(at) => match arg(at) {
+                Type::Optional(value) => *value,
+                _ => Type::Dyn,
+            },
+        }
+    }
+}
+
+/// All libraries.
+const LIBRARIES: &[&[Function]] = &[standard::FUNCTIONS, time::FUNCTIONS];
+
+/// All overloads of a name in one call style.
+pub(super) fn overloads(name: &str, method: bool) -> Vec<&'static Function> {
+    LIBRARIES
+        .iter()
+        .flat_map(|library| library.iter())
+        .filter(|function| function.method == method && function.name == name)
+        .collect()
+}
+
+/// Whether any function has this name, in whatever call style.
+pub(super) fn is_known(name: &str) -> bool {
+    LIBRARIES
+        .iter()
+        .flat_map(|library| library.iter())
+        .any(|function| function.name == name)
+}
+
+/// Whether function names begin with this word and a dot.
+pub(super) fn is_namespace(word: &str) -> bool {
+    word == "cel"
+        || LIBRARIES
+            .iter()
+            .flat_map(|library| library.iter())
+            .any(|function| {
+                function
+                    .name
+                    .split_once('.')
+                    .is_some_and(|(namespace, _)| namespace == word)
+            })
+}
+
+/// Short names for the parameter types of the tables.
+pub(super) mod params {
+    use super::{Kind, Kinds};
+
+    pub(in super::super) const ANY: Kinds = Kinds::ANY;
+    pub(in super::super) const BOOL: Kinds = Kinds::of(&[Kind::Bool]);
+    pub(in super::super) const INT: Kinds = Kinds::of(&[Kind::Int]);
+    pub(in super::super) const UINT: Kinds = Kinds::of(&[Kind::Uint]);
+    pub(in super::super) const DOUBLE: Kinds = Kinds::of(&[Kind::Double]);
+    pub(in super::super) const NUMBER: Kinds = Kinds::NUMBER;
+    pub(in super::super) const STRING: Kinds = Kinds::of(&[Kind::String]);
+    pub(in super::super) const PATTERN: Kinds = Kinds::PATTERN;
+    pub(in super::super) const BYTES: Kinds = Kinds::of(&[Kind::Bytes]);
+    pub(in super::super) const LIST: Kinds = Kinds::of(&[Kind::List]);
+    pub(in super::super) const MAP: Kinds = Kinds::of(&[Kind::Map]);
+    pub(in super::super) const TIMESTAMP: Kinds = Kinds::of(&[Kind::Timestamp]);
+    pub(in super::super) const DURATION: Kinds = Kinds::of(&[Kind::Duration]);
+}
+
+/// The text of an argument that the row promised to be text.
+pub(super) fn text<'v>(args: &'v [Val<'_>], at: usize) -> &'v str {
+    args.get(at).and_then(Val::as_str).unwrap_or_default()
+}
+
+/// The int of an argument that the row promised to be one.
+pub(super) fn int(args: &[Val<'_>], at: usize) -> i64 {
+    match args.get(at) {
+        Some(Val::Int(number)) => *number,
+        _ => 0,
+    }
+}

@@ -1,0 +1,3 @@
+//! CEL as its users see it: vectors, limits, error texts and reads.
+
+mod vectors;
