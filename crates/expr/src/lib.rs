@@ -9,6 +9,7 @@
 //! steps and in the size of what it builds, so an expression written by a tenant can neither hang
 //! nor crash the process. Errors name paths and JSON types, never values.
 
+pub mod attribute;
 pub mod cel;
 mod excerpt;
 pub mod helm;
@@ -19,6 +20,7 @@ pub mod pointer;
 pub mod reads;
 pub mod removals;
 
+pub use attribute::AttributePath;
 pub use json_type::JsonType;
 pub use output::Output;
 pub use reads::{Extent, ReadNode, ReadSet, Step};

@@ -22,16 +22,16 @@ pub struct Pointer {
 #[non_exhaustive]
 pub enum ParseError {
     /// Nothing but blanks.
-    #[error("parse JSON Pointer: the pointer is empty")]
+    #[error("the pointer is empty")]
     Blank,
     /// The text is longer than any pointer needs.
-    #[error("parse JSON Pointer: the pointer is longer than {MAX_BYTES} bytes")]
+    #[error("the pointer is longer than {MAX_BYTES} bytes")]
     TooLong,
     /// No slash at the beginning.
-    #[error("parse JSON Pointer: a pointer starts with \"/\", like /metadata/labels")]
+    #[error("a pointer starts with \"/\", like /metadata/labels")]
     NoSlash,
     /// A tilde that escapes nothing.
-    #[error("parse JSON Pointer: write \"~\" as ~0 and \"/\" inside a name as ~1")]
+    #[error("write \"~\" as ~0 and \"/\" inside a name as ~1")]
     Tilde,
 }
 

@@ -1,8 +1,7 @@
 //! What can be wrong with a path, and what can go wrong while it is evaluated.
 //!
-//! The texts start with the prefixes that people search for in conditions and logs
-//! (`parse JSONPath: `, `eval JSONPath: `); nobody else adds them. They are one line of at most 256
-//! bytes and quote the path, never the object.
+//! The texts are one short line and quote the path, never the object. Which language they come
+//! from (`parse JSONPath: `, `eval JSONPath: `) is put in front by [`crate::attribute`].
 
 use thiserror::Error;
 
@@ -11,7 +10,7 @@ use crate::json_type::JsonType;
 
 /// A text that is not a path of the dialect.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("parse JSONPath: {problem}{}", At(*position))]
+#[error("{problem}{}", At(*position))]
 pub struct ParseError {
     position: Option<usize>,
     problem: Problem,
@@ -132,7 +131,7 @@ pub enum Problem {
 #[non_exhaustive]
 pub enum EvalError {
     /// A step that works on arrays met something else.
-    #[error("eval JSONPath: {step} needs an array, but {place} is {found}")]
+    #[error("{step} needs an array, but {place} is {found}")]
     NeedsArray {
         /// The step as written, shortened.
         step: String,
@@ -142,7 +141,7 @@ pub enum EvalError {
         found: JsonType,
     },
     /// Nested descents or unions over a large object.
-    #[error("eval JSONPath: the path takes more than {MAX_WORK} steps on this object; select less")]
+    #[error("the path takes more than {MAX_WORK} steps on this object; select less")]
     TooMuchWork,
 }
 

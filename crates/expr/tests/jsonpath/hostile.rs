@@ -134,7 +134,7 @@ proptest! {
 }
 
 fn assert_presentable(text: &str) {
-    assert!(text.len() <= 256, "{} bytes: {text}", text.len());
+    assert!(text.len() <= 240, "{} bytes: {text}", text.len());
     assert!(
         !text.contains(char::is_control),
         "more than one line: {text:?}"
@@ -248,7 +248,6 @@ fn x09_messages_name_paths_and_types_but_no_values() {
             seen += 1;
             let text = error.to_string();
             assert_presentable(&text);
-            assert!(text.starts_with("eval JSONPath: "), "{text}");
             assert!(
                 !text.contains(MARKER) && !text.contains("8675309"),
                 "{text}"
