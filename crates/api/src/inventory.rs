@@ -22,8 +22,14 @@ const AT_MOST_TWENTY_SINKS: (&str, &str) = (
 
 /// A namespaced inventory uses sinks of its own namespace only.
 const NO_REF_NAMESPACE: (&str, &str) = (
-    "(!has(self.snapshotSinkRefs) || self.snapshotSinkRefs.all(r, !has(r.namespace) || r.namespace.trim() == '')) && (!has(self.databaseSinkRefs) || self.databaseSinkRefs.all(r, !has(r.namespace) || r.namespace.trim() == '')) && (!has(self.eventSinkRefs) || self.eventSinkRefs.all(r, !has(r.namespace) || r.namespace.trim() == ''))",
+    "(!has(self.snapshotSinkRefs) || self.snapshotSinkRefs.all(r, !has(r.namespace) || r.namespace == '')) && (!has(self.databaseSinkRefs) || self.databaseSinkRefs.all(r, !has(r.namespace) || r.namespace == '')) && (!has(self.eventSinkRefs) || self.eventSinkRefs.all(r, !has(r.namespace) || r.namespace == ''))",
     "sink references of a namespaced inventory must not name a namespace",
+);
+
+/// One sink is delivered to once.
+const NO_REPEATED_REF: (&str, &str) = (
+    "(!has(self.snapshotSinkRefs) || self.snapshotSinkRefs.all(a, self.snapshotSinkRefs.exists_one(b, b.name == a.name))) && (!has(self.databaseSinkRefs) || self.databaseSinkRefs.all(a, self.databaseSinkRefs.exists_one(b, b.name == a.name))) && (!has(self.eventSinkRefs) || self.eventSinkRefs.all(a, self.eventSinkRefs.exists_one(b, b.name == a.name)))",
+    "a sink must not be referenced twice in one list",
 );
 
 /// Deliver all rows of a namespace's targets to sinks of that namespace.
@@ -84,7 +90,7 @@ const NO_REF_NAMESPACE: (&str, &str) = (
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = schema::rules(&[AT_MOST_TWENTY_SINKS, NO_REF_NAMESPACE])))]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[AT_MOST_TWENTY_SINKS, NO_REF_NAMESPACE, NO_REPEATED_REF])))]
 pub struct KollectInventorySpec {
     /// KollectSnapshotSinks of this namespace to deliver to.
     #[serde(

@@ -11,19 +11,19 @@
 //!
 //! The crate is pure: no I/O, no clock, no async, no client.
 
-//A
+pub mod address;
 pub mod condition;
 pub mod connection_test;
 pub mod crd;
 pub mod duration;
-//E
+pub mod effective;
 pub mod gvk;
 pub mod inventory;
 pub mod meta;
 pub mod names;
 pub mod profile;
 pub mod reference;
-//R
+pub mod rules;
 pub mod schema;
 pub mod scope;
 pub mod selector;

@@ -100,7 +100,7 @@ pub struct SinkRef {
     pub name: String,
     /// Namespace of the sink, on cluster inventories only. Defaults to `spec.sinkNamespace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(max = 63), regex(pattern = schema::DNS_LABEL_OR_BLANK))]
     pub namespace: Option<String>,
     /// Overrides the minimum time between exports of unchanged content for this sink.
     /// `0s` exports on change only.

@@ -25,6 +25,25 @@ pub const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-
 /// The form of a condition reason.
 pub const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
+/// A namespace name, or blank for none.
+pub const DNS_LABEL_OR_BLANK: &str = r"^(\s*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$";
+
+/// The part of the template rules that the API server can check by itself.
+pub(crate) const RELATIVE_PATH: (&str, &str) = (
+    "!self.contains('..') && !self.trim().startsWith('/')",
+    "must be a relative path without '..'",
+);
+/// Inventories that share a destination must not share a document.
+pub(crate) const DOCUMENT_PATH: (&str, &str) = (
+    "self.trim() == '' || (self.contains('{namespace}') && self.contains('{name}'))",
+    "must contain {namespace} and {name}, so that inventories do not overwrite each other",
+);
+/// Rows of an inventory must not share a file.
+pub(crate) const ROW_PATH: (&str, &str) = (
+    "self.trim() == '' || self.contains('{sourceName}') || self.contains('{name}') || self.contains('{uid}')",
+    "must contain {sourceName}, {name} or {uid}, so that rows do not overwrite each other",
+);
+
 /// The most sink references one inventory may have, over all three families.
 pub const MAX_SINK_REFS: usize = 20;
 

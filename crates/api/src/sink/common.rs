@@ -105,7 +105,7 @@ pub struct SinkCommon {
     /// Path of the inventory document in Git and object stores. Placeholders: `{cluster}`,
     /// `{namespace}`, `{name}`, `{generation}`, `{extension}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 4096))]
+    #[schemars(length(max = 4096), extend("x-kubernetes-validations" = schema::rules(&[schema::RELATIVE_PATH, schema::DOCUMENT_PATH])))]
     pub path_template: Option<String>,
     /// Export interval for references that set none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,7 +243,7 @@ pub struct Layout {
     /// `{targetNamespace}`, `{targetName}`, `{sourceNamespace}`, `{sourceName}`, `{group}`,
     /// `{kind}`, `{uid}`, `{generation}`, `{extension}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 4096))]
+    #[schemars(length(max = 4096), extend("x-kubernetes-validations" = schema::rules(&[schema::RELATIVE_PATH, schema::ROW_PATH])))]
     pub path_template: Option<String>,
     /// The index file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,7 +262,7 @@ pub struct LayoutIndex {
     pub enabled: Option<bool>,
     /// Path of the index; placeholders as in `spec.pathTemplate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 4096))]
+    #[schemars(length(max = 4096), extend("x-kubernetes-validations" = schema::rules(&[schema::RELATIVE_PATH, schema::DOCUMENT_PATH])))]
     pub path_template: Option<String>,
 }
 
@@ -326,6 +326,6 @@ pub struct Naming {
     /// Template of the name. Placeholders: `{cluster}`, `{namespace}`, `{name}`, `{generation}`,
     /// `{extension}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 4096))]
+    #[schemars(length(max = 4096), extend("x-kubernetes-validations" = schema::rules(&[schema::RELATIVE_PATH])))]
     pub template: Option<String>,
 }

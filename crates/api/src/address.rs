@@ -1,0 +1,379 @@
+//! Which network addresses a sink may be reached at.
+//!
+//! Whoever may write a sink must not be able to make the operator connect to loopback, to the
+//! metadata service of a cloud, or to private networks it was not opened to. One table serves both
+//! checks: admission judges the literal hosts of a manifest, the dialler judges every resolved
+//! address before it opens a socket.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What is reachable beyond the public internet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddressPolicy {
+    /// Allow private networks (RFC 1918, IPv6 unique local) as a whole.
+    pub allow_private: bool,
+    /// Networks that are allowed although they are private or loopback. Platform addresses
+    /// (metadata services) stay forbidden.
+    pub allowed_networks: Vec<Network>,
+    /// Host names that are allowed although they are on the list of forbidden names; metadata
+    /// names stay forbidden.
+    pub allowed_hosts: Vec<String>,
+}
+
+/// An address range such as `10.96.0.0/12`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+/// The text is not an address range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a network; write it like 10.96.0.0/12 or fd00::/8")]
+pub struct NetworkError(String);
+
+impl std::str::FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (address, prefix) = match text.split_once('/') {
+                Some((address, prefix)) => (address, Some(prefix)),
+                None => (text, None),
+            };
+            let address: IpAddr = address.trim().parse().ok()?;
+            let width = if address.is_ipv4() { 32 } else { 128 };
+            let prefix = match prefix {
+                Some(prefix) => prefix.trim().parse().ok()?,
+                None => width,
+            };
+            (prefix <= width).then_some(Network { address, prefix })
+        };
+        parse().ok_or_else(|| NetworkError(text.to_owned()))
+    }
+}
+
+impl Network {
+    const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Self {
+        Self {
+            address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            prefix,
+        }
+    }
+
+    const fn v6(segments: [u16; 8], prefix: u8) -> Self {
+        let [a, b, c, d, e, f, g, h] = segments;
+        Self {
+            address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)),
+            prefix,
+        }
+    }
+
+    /// Whether the address lies in this range.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let same_bits = |own: u128, other: u128, width: u32| {
+            let host_bits = width - u32::from(self.prefix);
+            host_bits >= width || own >> host_bits == other >> host_bits
+        };
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                same_bits(u32::from(own).into(), u32::from(other).into(), 32)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => same_bits(own.into(), other.into(), 128),
+            _ => false,
+        }
+    }
+}
+
+/// Services of the platform that hand out credentials; never reachable, whatever is allowed.
+const PLATFORM: [Network; 5] = [
+    Network::v4(169, 254, 0, 0, 16),
+    Network::v4(168, 63, 129, 16, 32),
+    Network::v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], 128),
+    Network::v6([0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254], 128),
+    Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
+];
+
+/// Private networks, opened by `allow_private`.
+const PRIVATE: [Network; 4] = [
+    Network::v4(10, 0, 0, 0, 8),
+    Network::v4(172, 16, 0, 0, 12),
+    Network::v4(192, 168, 0, 0, 16),
+    Network::v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
+];
+
+/// Everything else that is not a host on the internet (IANA special-purpose registries).
+const SPECIAL: [Network; 18] = [
+    Network::v4(0, 0, 0, 0, 8),
+    Network::v4(100, 64, 0, 0, 10),
+    Network::v4(127, 0, 0, 0, 8),
+    Network::v4(192, 0, 0, 0, 24),
+    Network::v4(192, 0, 2, 0, 24),
+    Network::v4(192, 88, 99, 0, 24),
+    Network::v4(198, 18, 0, 0, 15),
+    Network::v4(198, 51, 100, 0, 24),
+    Network::v4(203, 0, 113, 0, 24),
+    Network::v4(224, 0, 0, 0, 4),
+    Network::v4(240, 0, 0, 0, 4),
+    Network::v6([0, 0, 0, 0, 0, 0, 0, 0], 127),
+    Network::v6([0x0100, 0, 0, 0, 0, 0, 0, 0], 64),
+    Network::v6([0x2001, 0x0db8, 0, 0, 0, 0, 0, 0], 32),
+    Network::v6([0x2001, 0x0002, 0, 0, 0, 0, 0, 0], 48),
+    Network::v6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16),
+    Network::v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10),
+    Network::v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),
+];
+
+const METADATA_HOSTS: [&str; 4] = [
+    "metadata",
+    "metadata.google.internal",
+    "instance-data",
+    "instance-data.ec2.internal",
+];
+
+impl AddressPolicy {
+    /// Whether a socket may be opened to the address.
+    pub fn allows_address(&self, address: IpAddr) -> bool {
+        let address = judged(address);
+        if PLATFORM.iter().any(|network| network.contains(address)) {
+            return false;
+        }
+        if self
+            .allowed_networks
+            .iter()
+            .any(|network| network.contains(address))
+        {
+            return true;
+        }
+        if PRIVATE.iter().any(|network| network.contains(address)) {
+            return self.allow_private;
+        }
+        !SPECIAL.iter().any(|network| network.contains(address))
+    }
+
+    /// Whether a host as written in a manifest is acceptable. Names are judged by the list of
+    /// forbidden names only; what they resolve to is judged when dialling.
+    pub fn allows_host(&self, host: &str) -> bool {
+        let host = normalize(host);
+        if host.is_empty() {
+            return true;
+        }
+        if METADATA_HOSTS.contains(&host.as_str()) {
+            return false;
+        }
+        if let Some(address) = literal(&host) {
+            return self.allows_address(address);
+        }
+        if is_local_name(&host) {
+            return self
+                .allowed_hosts
+                .iter()
+                .any(|allowed| normalize(allowed) == host);
+        }
+        true
+    }
+}
+
+/// A host without the decoration it may carry: blanks, letter case, dots around it, brackets and
+/// the zone of an IPv6 address.
+pub fn normalize(host: &str) -> String {
+    let host = host.trim().to_ascii_lowercase();
+    let host = host.trim_matches('.');
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    host.split('%').next().unwrap_or_default().to_owned()
+}
+
+fn is_local_name(host: &str) -> bool {
+    host == "localhost" || host == "localhost.localdomain" || host.ends_with(".localhost")
+}
+
+/// The address a host stands for without asking DNS. Besides the usual notations this knows the
+/// ones resolvers accept as well: one to four parts, each decimal, octal or hexadecimal.
+fn literal(host: &str) -> Option<IpAddr> {
+    if let Ok(address) = host.parse() {
+        return Some(address);
+    }
+    let parts: Vec<u32> = host
+        .split('.')
+        .map(|part| match part.strip_prefix("0x") {
+            Some("") => None,
+            Some(hex) => u32::from_str_radix(hex, 16).ok(),
+            None if part.len() > 1 && part.starts_with('0') => u32::from_str_radix(part, 8).ok(),
+            None => part.parse().ok(),
+        })
+        .collect::<Option<_>>()?;
+    let (last, leading) = parts.split_last()?;
+    if leading.len() > 3 || leading.iter().any(|part| *part > 255) {
+        return None;
+    }
+    let last_bits = 8 * (4 - u32::try_from(leading.len()).ok()?);
+    if last_bits < 32 && *last >> last_bits != 0 {
+        return None;
+    }
+    let mut address = u64::from(*last);
+    for (index, part) in leading.iter().enumerate() {
+        address |= u64::from(*part) << (24 - 8 * index);
+    }
+    Some(Ipv4Addr::from(u32::try_from(address).ok()?).into())
+}
+
+/// The address to judge: the IPv4 address inside an IPv6 one, where there is one. Mapped,
+/// compatible, NAT64, 6to4 and Teredo addresses all end at that IPv4 host.
+fn judged(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else {
+        return address;
+    };
+    let segments = v6.segments();
+    let embedded =
+        |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)).into();
+    match segments {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => {
+            embedded(high, low)
+        }
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => embedded(high, low),
+        [0x2002, high, low, ..] => embedded(high, low),
+        [0x2001, 0, .., high, low] => embedded(!high, !low),
+        _ => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn private() -> AddressPolicy {
+        AddressPolicy {
+            allow_private: true,
+            ..AddressPolicy::default()
+        }
+    }
+
+    /// (address, allowed by default, allowed with private networks)
+    const ADDRESSES: [(&str, bool, bool); 34] = [
+        ("10.20.30.40", false, true),
+        ("172.16.5.5", false, true),
+        ("192.168.1.10", false, true),
+        ("fd00::1", false, true),
+        ("169.254.169.254", false, false),
+        ("169.254.10.10", false, false),
+        ("fe80::1", false, false),
+        ("fd00:ec2::254", false, false),
+        ("fd20:ce::254", false, false),
+        ("168.63.129.16", false, false),
+        ("127.0.0.1", false, false),
+        ("::1", false, false),
+        ("::", false, false),
+        ("0.0.0.0", false, false),
+        ("0.1.2.3", false, false),
+        ("224.0.0.1", false, false),
+        ("239.1.1.1", false, false),
+        ("255.255.255.255", false, false),
+        ("240.0.0.1", false, false),
+        ("100.64.0.1", false, false),
+        ("198.18.0.1", false, false),
+        ("192.0.0.1", false, false),
+        ("203.0.113.9", false, false),
+        ("fec0::1", false, false),
+        ("ff02::1", false, false),
+        ("::ffff:127.0.0.1", false, false),
+        ("::ffff:100.64.0.1", false, false),
+        ("::ffff:10.0.0.1", false, true),
+        ("64:ff9b::7f00:1", false, false),
+        ("2002:7f00:1::", false, false),
+        ("::127.0.0.1", false, false),
+        ("93.184.216.34", true, true),
+        ("8.8.8.8", true, true),
+        ("2606:4700::1111", true, true),
+    ];
+
+    #[test]
+    fn addresses_are_judged_by_what_they_reach() {
+        for (address, by_default, with_private) in ADDRESSES {
+            let parsed = address.parse().unwrap();
+            assert_eq!(
+                AddressPolicy::default().allows_address(parsed),
+                by_default,
+                "{address} by default"
+            );
+            assert_eq!(
+                private().allows_address(parsed),
+                with_private,
+                "{address} with private"
+            );
+        }
+    }
+
+    #[test]
+    fn hosts_are_judged_in_every_spelling() {
+        for (host, by_default, with_private) in [
+            ("git.example.com", true, true),
+            ("svc.ns.svc.cluster.local", true, true),
+            ("", true, true),
+            ("LOCALHOST.", false, false),
+            ("localhost.localdomain", false, false),
+            ("x.localhost", false, false),
+            ("metadata", false, false),
+            ("metadata.google.internal.", false, false),
+            ("instance-data.ec2.internal", false, false),
+            ("[::1]", false, false),
+            ("[fe80::1%25eth0]", false, false),
+            ("fd00:ec2::254%eth0", false, false),
+            ("10.1.2.3", false, true),
+            ("[fd00::1]", false, true),
+            ("2130706433", false, false),
+            ("0x7f.1", false, false),
+            ("0177.0.0.1", false, false),
+            ("0xa000001", false, true),
+            ("1.2.3.4.5", true, true),
+        ] {
+            assert_eq!(
+                AddressPolicy::default().allows_host(host),
+                by_default,
+                "{host:?}"
+            );
+            assert_eq!(
+                private().allows_host(host),
+                with_private,
+                "{host:?} with private"
+            );
+        }
+    }
+
+    #[test]
+    fn allow_lists_open_exactly_what_they_name() {
+        let policy = AddressPolicy {
+            allow_private: false,
+            allowed_networks: vec![
+                "127.0.0.1/32".parse().unwrap(),
+                "10.96.0.0/12".parse().unwrap(),
+                "169.254.0.0/16".parse().unwrap(),
+            ],
+            allowed_hosts: vec!["localhost".to_owned(), "metadata".to_owned()],
+        };
+        for (host, allowed) in [
+            ("127.0.0.1", true),
+            ("127.0.0.2", false),
+            ("10.97.1.1", true),
+            ("10.1.1.1", false),
+            ("169.254.169.254", false),
+            ("localhost", true),
+            ("db.localhost", false),
+            ("metadata", false),
+        ] {
+            assert_eq!(policy.allows_host(host), allowed, "{host}");
+        }
+    }
+
+    #[test]
+    fn networks_are_read_strictly() {
+        for text in ["10.0.0.0/33", "10.0.0/8", "x", "fd00::/129", "/8"] {
+            assert!(text.parse::<Network>().is_err(), "{text}");
+        }
+        let everything: Network = "0.0.0.0/0".parse().unwrap();
+        assert!(everything.contains("8.8.8.8".parse().unwrap()));
+        assert!(!everything.contains("::1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,175 @@
+//! Which value is in force when several places may set it.
+
+use std::time::Duration as StdDuration;
+
+use crate::{
+    duration::Duration,
+    inventory::{KollectClusterInventorySpec, KollectInventorySpec},
+    meta,
+    reference::{SinkFamily, SinkRef},
+    scope::Ceiling,
+    sink::{
+        SinkCommon, SinkType,
+        common::{Format, ProvisioningMode},
+        snapshot::{ObjectStore, ObjectStoreFormat},
+    },
+};
+
+/// The interval when nobody sets one; also the schema default of inventories.
+pub const DEFAULT_INTERVAL: StdDuration = StdDuration::from_secs(30);
+
+/// The size above which documents are split when nobody says otherwise.
+pub const DEFAULT_MAX_EXPORT_BYTES: i64 = 1_572_864;
+
+/// The interval of one reference: the first that is set of reference, sink and inventory, but
+/// never below the floor of the scopes. A malformed text counts as not set; validation reports it.
+pub fn interval(
+    reference: Option<&Duration>,
+    sink: Option<&Duration>,
+    inventory: Option<&Duration>,
+    floor: StdDuration,
+) -> StdDuration {
+    [reference, sink, inventory]
+        .into_iter()
+        .flatten()
+        .find_map(|text| text.get().ok())
+        .unwrap_or(DEFAULT_INTERVAL)
+        .max(floor)
+}
+
+/// The floor that a set of scopes puts under intervals: the largest of theirs, or zero.
+pub fn floor<'s>(ceilings: impl IntoIterator<Item = Ceiling<'s>>) -> StdDuration {
+    ceilings
+        .into_iter()
+        .filter_map(|ceiling| ceiling.min_export_interval?.get().ok())
+        .max()
+        .unwrap_or_default()
+}
+
+/// The size ceiling of one reference: its own, else the inventory's, else the operator's.
+pub fn max_export_bytes(reference: Option<i64>, inventory: Option<i64>, operator: i64) -> i64 {
+    let operator = if operator > 0 {
+        operator
+    } else {
+        DEFAULT_MAX_EXPORT_BYTES
+    };
+    [reference, inventory]
+        .into_iter()
+        .flatten()
+        .find(|bytes| *bytes > 0)
+        .unwrap_or(operator)
+}
+
+/// The format of documents.
+pub fn format(type_: SinkType, common: &SinkCommon, object_store: Option<&ObjectStore>) -> Format {
+    common
+        .serialization
+        .as_ref()
+        .and_then(|serialization| serialization.format)
+        .or_else(|| {
+            object_store?.format.map(|format| match format {
+                ObjectStoreFormat::Json => Format::Json,
+                ObjectStoreFormat::Parquet => Format::Parquet,
+            })
+        })
+        .unwrap_or(type_.formats()[0])
+}
+
+/// Who creates destinations.
+pub fn provisioning_mode(common: &SinkCommon) -> ProvisioningMode {
+    common
+        .provisioning
+        .as_ref()
+        .and_then(|provisioning| provisioning.mode)
+        .unwrap_or_default()
+}
+
+/// Whether a sink is probed when it is created or changed.
+pub fn connection_test(common: &SinkCommon) -> bool {
+    common.connection_test.unwrap_or(true)
+}
+
+/// The key of a sink within its inventory, such as `database/warehouse`.
+pub fn sink_key(family: SinkFamily, name: &str) -> String {
+    format!("{family}/{name}")
+}
+
+impl KollectClusterInventorySpec {
+    /// The namespace of sinks whose reference names none.
+    pub fn sink_namespace(&self) -> &str {
+        non_blank(self.sink_namespace.as_deref()).unwrap_or(meta::SYSTEM_NAMESPACE)
+    }
+
+    /// The namespace of one referenced sink.
+    pub fn namespace_of<'s>(&'s self, reference: &'s SinkRef) -> &'s str {
+        non_blank(reference.namespace.as_deref()).unwrap_or_else(|| self.sink_namespace())
+    }
+}
+
+impl KollectInventorySpec {
+    /// The interval of this inventory when no reference and no sink says otherwise.
+    pub fn interval(&self) -> StdDuration {
+        interval(
+            None,
+            None,
+            self.export_min_interval.as_ref(),
+            StdDuration::ZERO,
+        )
+    }
+}
+
+fn non_blank(text: Option<&str>) -> Option<&str> {
+    text.map(str::trim).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_interval_wins_and_the_floor_holds() {
+        let minute = StdDuration::from_mins(1);
+        let [hour, five, thirty, zero] = ["1h", "5m", "30s", "0s"].map(Duration::new);
+        for (reference, sink, inventory, floor, expected) in [
+            (Some(&hour), Some(&five), Some(&thirty), minute, 3_600),
+            (None, Some(&five), Some(&thirty), minute, 300),
+            (None, None, Some(&thirty), minute, 60),
+            (Some(&zero), None, None, minute, 60),
+            (Some(&zero), Some(&five), None, StdDuration::ZERO, 0),
+            (None, None, None, StdDuration::ZERO, 30),
+        ] {
+            assert_eq!(
+                interval(reference, sink, inventory, floor),
+                StdDuration::from_secs(expected)
+            );
+        }
+    }
+
+    #[test]
+    fn a_reference_replaces_the_size_ceiling() {
+        assert_eq!(max_export_bytes(Some(500), Some(1_000), 9), 500);
+        assert_eq!(max_export_bytes(Some(5_000), Some(1_000), 9), 5_000);
+        assert_eq!(max_export_bytes(Some(0), Some(1_000), 9), 1_000);
+        assert_eq!(max_export_bytes(None, None, 9), 9);
+        assert_eq!(max_export_bytes(None, None, 0), DEFAULT_MAX_EXPORT_BYTES);
+    }
+
+    #[test]
+    fn formats_have_a_default_per_backend() {
+        let common = SinkCommon::default();
+        assert_eq!(format(SinkType::Git, &common, None), Format::Yaml);
+        assert_eq!(format(SinkType::S3, &common, None), Format::Json);
+        let parquet = ObjectStore {
+            format: Some(ObjectStoreFormat::Parquet),
+            ..ObjectStore::default()
+        };
+        assert_eq!(
+            format(SinkType::S3, &common, Some(&parquet)),
+            Format::Parquet
+        );
+        let csv: SinkCommon =
+            serde_json::from_value(serde_json::json!({"serialization": {"format": "csv"}}))
+                .unwrap();
+        assert_eq!(format(SinkType::S3, &csv, Some(&parquet)), Format::Csv);
+    }
+}

@@ -1,0 +1,235 @@
+//! The rule library: what makes an object valid.
+//!
+//! Rules are pure functions. [`review`] takes an object, the operator's [`Settings`] and the
+//! [`Surroundings`] (scopes and profile) that [`needs`] asked for, and returns a [`Verdict`]. The
+//! webhook fetches the surroundings and answers with the verdict; the command line runs the same
+//! rules without surroundings; reconcilers repeat them for objects that were stored before a rule
+//! or scope existed.
+//!
+//! What the CRD schema can express is expressed there and checked by the API server; the rules
+//! repeat it where an object may not have passed a server.
+
+mod ceilings;
+mod connection_test;
+pub mod endpoint;
+mod expression;
+mod finding;
+mod inventory;
+mod object;
+mod profile;
+mod reference;
+mod scope;
+mod sink;
+mod target;
+mod template;
+
+pub use ceilings::{outside_namespaces, outside_sinks};
+pub use finding::{Class, Denial, Finding, Findings, Path, Verdict};
+pub use object::{DecodeError, Object};
+
+use crate::{
+    address::AddressPolicy, effective, meta, profile::KollectProfile, scope::KollectClusterScope,
+    scope::KollectScope,
+};
+
+/// Settings of the operator that change what is valid. Never settable by an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The operator serves one tenant: cluster targets and cluster inventories are refused.
+    pub tenant_mode: bool,
+    /// Which addresses sinks may have.
+    pub addresses: AddressPolicy,
+    /// Upper limit of every `maxExportBytes`.
+    pub max_export_bytes: i64,
+    /// Namespaces whose Secrets sinks of other namespaces may use.
+    pub secret_namespaces: Vec<String>,
+    /// Whether Git endpoints may be local (`file://` or a path), as in a pipeline run by a person.
+    pub local_repositories: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tenant_mode: false,
+            addresses: AddressPolicy::default(),
+            max_export_bytes: effective::DEFAULT_MAX_EXPORT_BYTES,
+            secret_namespaces: Vec::new(),
+            local_repositories: false,
+        }
+    }
+}
+
+/// What has to be read before an object can be reviewed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// KollectScopes of this namespace.
+    pub scopes_in: Option<String>,
+    /// All KollectClusterScopes.
+    pub cluster_scopes: bool,
+    /// This profile, by namespace and name. It may not exist yet.
+    pub profile: Option<(String, String)>,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// The KollectScopes of the namespace that was asked for. All of them apply.
+    pub scopes: Vec<KollectScope>,
+    /// The KollectClusterScopes. All of them apply.
+    pub cluster_scopes: Vec<KollectClusterScope>,
+    /// The profile that was asked for, if it exists.
+    pub profile: Option<KollectProfile>,
+}
+
+/// What has to be read before [`review`] can judge the object.
+pub fn needs(object: &Object) -> Needs {
+    let own_namespace = || Some(object.namespace().to_owned());
+    match object {
+        Object::Target(target) => Needs {
+            scopes_in: own_namespace(),
+            cluster_scopes: false,
+            profile: Some((
+                object.namespace().to_owned(),
+                target.spec.profile_ref.trim().to_owned(),
+            )),
+        },
+        Object::ClusterTarget(target) => Needs {
+            scopes_in: None,
+            cluster_scopes: true,
+            profile: Some((
+                target.spec.profile_ref.namespace().to_owned(),
+                target.spec.profile_ref.name.trim().to_owned(),
+            )),
+        },
+        Object::Inventory(_)
+        | Object::SnapshotSink(_)
+        | Object::DatabaseSink(_)
+        | Object::EventSink(_)
+        | Object::Scope(_) => Needs {
+            scopes_in: own_namespace(),
+            ..Needs::default()
+        },
+        Object::ClusterInventory(inventory) => Needs {
+            scopes_in: Some(inventory.spec.sink_namespace().to_owned()),
+            cluster_scopes: true,
+            profile: None,
+        },
+        Object::ClusterScope(_) => Needs {
+            cluster_scopes: true,
+            ..Needs::default()
+        },
+        Object::Profile(_) | Object::ConnectionTest(_) => Needs::default(),
+    }
+}
+
+/// Judges an object on its own: all violations, and what deserves attention.
+pub fn check(object: &Object, settings: &Settings) -> Findings {
+    match object {
+        Object::Profile(profile) => profile::check(profile),
+        Object::Target(target) => target::check(&target.spec),
+        Object::ClusterTarget(target) => target::check_cluster(&target.spec),
+        Object::Inventory(inventory) => inventory::check(&inventory.spec, settings),
+        Object::ClusterInventory(inventory) => inventory::check_cluster(&inventory.spec, settings),
+        Object::SnapshotSink(sink) => {
+            sink::check_snapshot(&sink.spec, object.namespace(), settings)
+        }
+        Object::DatabaseSink(sink) => {
+            sink::check_database(&sink.spec, object.namespace(), settings)
+        }
+        Object::EventSink(sink) => sink::check_event(&sink.spec, object.namespace(), settings),
+        Object::Scope(scope) => scope::check(scope.ceiling()),
+        Object::ClusterScope(scope) => scope::check(scope.ceiling()),
+        Object::ConnectionTest(test) => connection_test::check(&test.spec),
+    }
+}
+
+/// Judges an object among its surroundings.
+///
+/// An object that is being deleted is always allowed: its finalizers must be able to go, whatever
+/// a newer rule or scope says.
+pub fn review(object: &Object, settings: &Settings, surroundings: &Surroundings) -> Verdict {
+    if object.metadata().deletion_timestamp.is_some() {
+        return Verdict::Allowed {
+            warnings: Vec::new(),
+        };
+    }
+    if settings.tenant_mode
+        && matches!(
+            object,
+            Object::ClusterTarget(_) | Object::ClusterInventory(_)
+        )
+    {
+        return Verdict::Denied(Denial::Refused(format!(
+            "{} {:?} is refused: the operator runs in tenantMode and serves namespaced kinds only",
+            object.kind(),
+            object.name(),
+        )));
+    }
+    let mut findings = check(object, settings);
+    if findings.errors.is_empty() {
+        match object {
+            Object::Target(target) => {
+                target::check_scopes(target, surroundings, &mut findings);
+            }
+            Object::ClusterTarget(target) => {
+                target::check_cluster_scopes(target, surroundings, &mut findings);
+            }
+            Object::Inventory(inventory) => {
+                inventory::check_scopes(&inventory.spec, surroundings, &mut findings);
+            }
+            Object::ClusterInventory(inventory) => {
+                inventory::check_cluster_scopes(&inventory.spec, surroundings, &mut findings);
+            }
+            Object::SnapshotSink(sink) => {
+                sink::check_floor(&sink.spec.common, surroundings, &mut findings);
+            }
+            Object::DatabaseSink(sink) => {
+                sink::check_floor(&sink.spec.common, surroundings, &mut findings);
+            }
+            Object::EventSink(sink) => {
+                sink::check_floor(&sink.spec.common, surroundings, &mut findings);
+            }
+            Object::Scope(_) | Object::ClusterScope(_) => {
+                scope::check_siblings(object, surroundings, &mut findings);
+            }
+            Object::Profile(_) | Object::ConnectionTest(_) => {}
+        }
+    }
+    findings.into_verdict(object.kind(), object.name())
+}
+
+/// Whether an update leaves alone everything the rules judge. Such an update is allowed even when
+/// the object would no longer be: otherwise an object stored before a rule was tightened could not
+/// even lose a label or a finalizer.
+pub fn unchanged(old: &Object, new: &Object) -> bool {
+    let annotation = |object: &Object, key: &str| {
+        object
+            .metadata()
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(key))
+            .cloned()
+    };
+    old.same_spec(new)
+        && meta::SECURITY_ANNOTATIONS
+            .iter()
+            .all(|key| annotation(old, key) == annotation(new, key))
+}
+
+/// Judges an update: like [`review`], but an update that leaves alone what the rules judge is
+/// allowed, with a warning that names what is wrong with the stored object.
+pub fn review_update(
+    old: &Object,
+    new: &Object,
+    settings: &Settings,
+    surroundings: &Surroundings,
+) -> Verdict {
+    match review(new, settings, surroundings) {
+        Verdict::Denied(denial) if unchanged(old, new) => Verdict::Allowed {
+            warnings: vec![format!(
+                "allowed because the spec is unchanged, but it is no longer valid: {denial}"
+            )],
+        },
+        verdict => verdict,
+    }
+}

@@ -1,0 +1,226 @@
+//! Rules for KollectProfile.
+
+use std::collections::BTreeSet;
+
+use super::{
+    expression,
+    finding::{Findings, Path},
+};
+use crate::{
+    gvk::GroupVersionKind,
+    meta,
+    profile::{ExportMode, KollectProfile, KollectProfileSpec, Metric, Prune},
+};
+
+/// Label names that the series of a profile carry anyway.
+const RESERVED_LABELS: [&str; 5] = [
+    "profile",
+    "gvk",
+    "series",
+    "target_namespace",
+    "target_name",
+];
+
+/// The series that counts rows.
+const RESERVED_SERIES: &str = "object_count";
+
+/// The most labels of one series.
+const MAX_LABELS: usize = 5;
+
+pub(super) fn check(profile: &KollectProfile) -> Findings {
+    let mut findings = Findings::default();
+    let spec = &profile.spec;
+    let allowed = |key: &str| {
+        profile
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(key))
+            .is_some_and(|value| value == "true")
+    };
+    kind(
+        &spec.target_gvk,
+        &Path::spec().field("targetGVK"),
+        &mut findings,
+    );
+    attributes(
+        spec,
+        allowed(meta::ALLOW_SECRET_EXTRACTION_ANNOTATION),
+        &mut findings,
+    );
+    for (index, metric) in spec.metrics.iter().enumerate() {
+        let repeated = spec.metrics[..index]
+            .iter()
+            .any(|other| other.name == metric.name);
+        let path = Path::spec().field("metrics").index(index);
+        check_metric(
+            metric,
+            repeated,
+            &attribute_names(spec),
+            &path,
+            &mut findings,
+        );
+    }
+    export(
+        spec,
+        allowed(meta::ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION),
+        &mut findings,
+    );
+    findings
+}
+
+/// A kind needs a version and a kind; the group may be empty.
+pub(super) fn kind(gvk: &GroupVersionKind, path: &Path, findings: &mut Findings) {
+    if gvk.version.trim().is_empty() {
+        findings.required(path.field("version"), "API version, for example v1");
+    }
+    if gvk.kind.trim().is_empty() {
+        findings.required(path.field("kind"), "kind, for example Deployment");
+    }
+}
+
+fn attribute_names(spec: &KollectProfileSpec) -> BTreeSet<&str> {
+    spec.attributes
+        .iter()
+        .map(|attribute| attribute.name.as_str())
+        .collect()
+}
+
+fn attributes(spec: &KollectProfileSpec, secrets_allowed: bool, findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (index, attribute) in spec.attributes.iter().enumerate() {
+        let path = Path::spec().field("attributes").index(index);
+        if attribute.name.is_empty() {
+            findings.required(path.field("name"), "name of the attribute");
+        } else if attribute.name.chars().count() > 253 || attribute.name.contains(char::is_control)
+        {
+            findings.invalid(
+                path.field("name"),
+                &attribute.name,
+                "must be at most 253 printable characters",
+            );
+        } else if !seen.insert(&attribute.name) {
+            findings.duplicate(path.field("name"), &attribute.name);
+        }
+        let compiled = expression::attribute(&attribute.path, path.field("path"), findings);
+        let reads_secret = spec.target_gvk.is_core_secret()
+            && !secrets_allowed
+            && compiled.is_some_and(|compiled| compiled.reads_secret_data());
+        if reads_secret {
+            findings.forbidden(
+                path.field("path"),
+                format!(
+                    "{:?} can read the data of Secrets; annotate the profile with {}: \"true\" if that is meant",
+                    attribute.path,
+                    meta::ALLOW_SECRET_EXTRACTION_ANNOTATION
+                ),
+            );
+        }
+    }
+}
+
+fn check_metric(
+    metric: &Metric,
+    repeated: bool,
+    attributes: &BTreeSet<&str>,
+    path: &Path,
+    findings: &mut Findings,
+) {
+    if metric.name.is_empty() {
+        findings.required(path.field("name"), "name of the series");
+    } else if metric.name == RESERVED_SERIES || !is_metric_name(&metric.name) {
+        findings.invalid(
+            path.field("name"),
+            &metric.name,
+            "must be letters, digits and '_', not starting with a digit, and not object_count",
+        );
+    } else if repeated {
+        findings.duplicate(path.field("name"), &metric.name);
+    }
+    if metric.path.is_empty() {
+        findings.required(path.field("path"), "name of an attribute of this profile");
+        return;
+    }
+    if !attributes.contains(metric.path.as_str()) {
+        findings.invalid(
+            path.field("path"),
+            &metric.path,
+            "must be the name of an attribute of this profile",
+        );
+    }
+    let labels = path.field("labels");
+    if metric.labels.len() > MAX_LABELS {
+        findings.too_many(labels.clone(), metric.labels.len(), MAX_LABELS);
+    }
+    for (index, label) in metric.labels.iter().enumerate() {
+        let at = labels.index(index);
+        if label.is_empty() {
+            findings.required(at, "name of an attribute of this profile");
+        } else if !attributes.contains(label.as_str()) {
+            findings.invalid(
+                at,
+                label,
+                "must be the name of an attribute of this profile",
+            );
+        } else if RESERVED_LABELS.contains(&label.as_str()) || !is_metric_name(label) {
+            findings.invalid(
+                at,
+                label,
+                format!(
+                    "must be letters, digits and '_', not starting with a digit, and none of {}",
+                    RESERVED_LABELS.join(", ")
+                ),
+            );
+        }
+    }
+}
+
+fn is_metric_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn export(spec: &KollectProfileSpec, secrets_allowed: bool, findings: &mut Findings) {
+    let path = Path::spec().field("export");
+    let mode = spec
+        .export
+        .as_ref()
+        .map(|export| export.mode)
+        .unwrap_or_default();
+    if mode != ExportMode::Resource && spec.attributes.is_empty() {
+        findings.required(
+            Path::spec().field("attributes"),
+            "at least one attribute, unless export.mode is Resource",
+        );
+    }
+    let Some(export) = &spec.export else { return };
+    if mode == ExportMode::Resource {
+        if attribute_names(spec).contains(export.as_.as_str()) {
+            findings.duplicate(path.field("as"), &export.as_);
+        }
+        if spec.target_gvk.is_core_secret() && !secrets_allowed {
+            findings.forbidden(
+                path.field("mode"),
+                format!(
+                    "whole Secrets are exported only with the annotation {}: \"true\" on the profile",
+                    meta::ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION
+                ),
+            );
+        }
+    }
+    if let Some(prune) = &export.prune {
+        check_prune(prune, &path.field("prune"), findings);
+    }
+}
+
+fn check_prune(prune: &Prune, path: &Path, findings: &mut Findings) {
+    for (index, pointer) in prune.json_pointers.iter().enumerate() {
+        expression::prune_pointer(pointer, path.field("jsonPointers").index(index), findings);
+    }
+    for (index, json_path) in prune.json_paths.iter().enumerate() {
+        expression::prune_path(json_path, path.field("jsonPaths").index(index), findings);
+    }
+    for (index, cel) in prune.cel.iter().enumerate() {
+        expression::prune_cel(cel, path.field("cel").index(index), findings);
+    }
+}

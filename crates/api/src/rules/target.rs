@@ -1,0 +1,238 @@
+//! Rules for KollectTarget and KollectClusterTarget.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Surroundings, ceilings, expression,
+    finding::{Findings, Path},
+    profile, reference,
+};
+use crate::{
+    gvk::GroupVersionKind,
+    meta,
+    profile::ExportMode,
+    scope::Ceiling,
+    target::{
+        KollectClusterTarget, KollectClusterTargetSpec, KollectTarget, KollectTargetSpec,
+        ResourceRule,
+    },
+};
+
+pub(super) fn check(spec: &KollectTargetSpec) -> Findings {
+    let mut findings = Findings::default();
+    let at = |field: &str| Path::spec().field(field);
+    reference::plain_name(
+        &spec.profile_ref,
+        at("profileRef"),
+        "KollectProfile",
+        &mut findings,
+    );
+    reference::selector(
+        spec.namespace_selector.as_ref(),
+        &at("namespaceSelector"),
+        &mut findings,
+    );
+    reference::selector(
+        spec.label_selector.as_ref(),
+        &at("labelSelector"),
+        &mut findings,
+    );
+    let exclude = spec.namespace_exclude_selector.as_ref();
+    reference::selector(exclude, &at("namespaceExcludeSelector"), &mut findings);
+    reference::namespace_list(
+        &spec.included_namespaces,
+        &at("includedNamespaces"),
+        &mut findings,
+    );
+    reference::namespace_list(
+        &spec.excluded_namespaces,
+        &at("excludedNamespaces"),
+        &mut findings,
+    );
+    check_rules(&spec.resource_rules, &mut findings);
+    if !spec.resource_rules.is_empty() && (spec.label_selector.is_some() || !spec.names.is_empty())
+    {
+        findings.warn(
+            "spec.labelSelector and spec.names have no effect beside spec.resourceRules; put them into the rules",
+        );
+    }
+    findings
+}
+
+pub(super) fn check_cluster(spec: &KollectClusterTargetSpec) -> Findings {
+    let mut findings = Findings::default();
+    let at = |field: &str| Path::spec().field(field);
+    reference::namespaced(
+        &spec.profile_ref,
+        &at("profileRef"),
+        "KollectProfile",
+        &mut findings,
+    );
+    reference::required_selector(
+        spec.namespace_selector.as_ref(),
+        &at("namespaceSelector"),
+        &mut findings,
+    );
+    let exclude = spec.namespace_exclude_selector.as_ref();
+    reference::selector(exclude, &at("namespaceExcludeSelector"), &mut findings);
+    reference::namespace_list(
+        &spec.included_namespaces,
+        &at("includedNamespaces"),
+        &mut findings,
+    );
+    reference::namespace_list(
+        &spec.excluded_namespaces,
+        &at("excludedNamespaces"),
+        &mut findings,
+    );
+    check_rules(&spec.resource_rules, &mut findings);
+    findings
+}
+
+fn check_rules(rules: &[ResourceRule], findings: &mut Findings) {
+    for (index, rule) in rules.iter().enumerate() {
+        let path = Path::spec().field("resourceRules").index(index);
+        profile::kind(&rule.gvk, &path.field("gvk"), findings);
+        let namespaces = rule.namespace_selector.as_ref();
+        reference::selector(namespaces, &path.field("namespaceSelector"), findings);
+        reference::selector(Some(&rule.object_selector()), &path, findings);
+        let policy = rule.match_policy.as_deref();
+        expression::match_policy(policy, path.field("matchPolicy"), findings);
+    }
+}
+
+pub(super) fn check_scopes(
+    target: &KollectTarget,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) {
+    let ceilings: Vec<_> = surroundings
+        .scopes
+        .iter()
+        .map(|scope| scope.ceiling())
+        .collect();
+    let kinds = check_kinds(&target.spec.resource_rules, surroundings, findings);
+    within(
+        &ceilings,
+        &kinds,
+        &target.spec.included_namespaces,
+        findings,
+    );
+    check_secret_export(&ceilings, surroundings, findings);
+}
+
+pub(super) fn check_cluster_scopes(
+    target: &KollectClusterTarget,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) {
+    let ceilings: Vec<_> = surroundings
+        .cluster_scopes
+        .iter()
+        .map(|scope| scope.ceiling())
+        .collect();
+    let kinds = check_kinds(&target.spec.resource_rules, surroundings, findings);
+    within(
+        &ceilings,
+        &kinds,
+        &target.spec.included_namespaces,
+        findings,
+    );
+    let namespace = target.spec.profile_ref.namespace();
+    for ceiling in &ceilings {
+        if let Some(reason) = ceilings::outside_static_refs(ceiling, namespace) {
+            findings.refuse(format!("spec.profileRef: {reason}"));
+        }
+    }
+}
+
+/// All kinds the target names. Rules for another kind than the profile's would never match
+/// anything, so they are refused as soon as the profile is known.
+fn check_kinds(
+    rules: &[ResourceRule],
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) -> Vec<GroupVersionKind> {
+    let profile = surroundings
+        .profile
+        .as_ref()
+        .map(|profile| &profile.spec.target_gvk);
+    for (index, rule) in rules.iter().enumerate() {
+        if let Some(gvk) = profile
+            && !gvk.same_as(&rule.gvk)
+        {
+            findings.invalid(
+                Path::spec()
+                    .field("resourceRules")
+                    .index(index)
+                    .field("gvk"),
+                rule.gvk.to_string(),
+                format!(
+                    "must be {gvk}, the kind of the profile; a rule for another kind never matches"
+                ),
+            );
+        }
+    }
+    profile
+        .into_iter()
+        .chain(rules.iter().map(|rule| &rule.gvk))
+        .cloned()
+        .collect()
+}
+
+fn within(
+    ceilings: &[Ceiling<'_>],
+    kinds: &[GroupVersionKind],
+    included: &[String],
+    findings: &mut Findings,
+) {
+    let namespaces: BTreeSet<&str> = included.iter().map(|name| name.trim()).collect();
+    for ceiling in ceilings {
+        if let Some(reason) = kinds
+            .iter()
+            .find_map(|gvk| ceilings::outside_kinds(ceiling, gvk))
+        {
+            findings.refuse(reason);
+        }
+        if let Some(reason) = namespaces
+            .iter()
+            .find_map(|name| ceilings::outside_namespaces(ceiling, name))
+        {
+            findings.refuse(format!("spec.includedNamespaces: {reason}"));
+        }
+    }
+}
+
+/// Whole Secrets leave a governed namespace only when its scope names the kind.
+fn check_secret_export(
+    ceilings: &[Ceiling<'_>],
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) {
+    let Some(profile) = &surroundings.profile else {
+        return;
+    };
+    let whole = profile
+        .spec
+        .export
+        .as_ref()
+        .is_some_and(|e| e.mode == ExportMode::Resource);
+    if !whole || !profile.spec.target_gvk.is_core_secret() {
+        return;
+    }
+    for ceiling in ceilings {
+        if !ceiling
+            .allowed_gvks
+            .iter()
+            .any(|gvk| gvk.same_as(&profile.spec.target_gvk))
+        {
+            findings.refuse(format!(
+                "profile {:?} exports whole Secrets (annotation {}), which needs Secret in allowedGVKs of {} {:?}",
+                profile.metadata.name.as_deref().unwrap_or_default(),
+                meta::ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION,
+                ceiling.kind,
+                ceiling.name
+            ));
+        }
+    }
+}
