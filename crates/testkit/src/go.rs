@@ -10,13 +10,14 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
+use crate::names::hex;
 use crate::{cache, progress};
 
 /// A Go module under `tools/` and what to build from it.
@@ -112,12 +113,7 @@ impl GoModule {
         }
         hash.update(self.flags.join("\n"));
         hash.update(go_version);
-        let digest = hash.finalize();
-        let digest: String = digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Ok(format!("{}-{digest}", self.name))
+        Ok(format!("{}-{}", self.name, hex(&hash.finalize()[..8])))
     }
 
     fn build(&self, source: &Path, dir: &Path) -> Result<()> {
@@ -195,61 +191,50 @@ fn go_build(source: &Path, args: &[&str]) -> Result<(), Failure> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| Failure::Other(missing(error)))?;
-    let stderr = child.stderr.take();
-    let seen = Mutex::new((0_usize, VecDeque::<String>::new()));
-    let started = Instant::now();
-    let status = thread::scope(|scope| {
-        scope.spawn(|| {
-            for line in stderr
-                .into_iter()
-                .flat_map(|pipe| BufReader::new(pipe).lines())
-            {
-                let Ok(line) = line else { break };
-                let mut seen = seen
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
-                seen.0 += 1;
-                seen.1.push_back(line);
-                if seen.1.len() > KEPT_LINES {
-                    seen.1.pop_front();
-                }
+    let (sender, receiver) = mpsc::channel();
+    if let Some(stderr) = child.stderr.take() {
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
             }
         });
-        let mut reported = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status);
-            }
-            if reported.elapsed() >= REPORT_EVERY {
-                reported = Instant::now();
-                let done = seen
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .0;
-                let elapsed = progress::human(started.elapsed());
-                progress::say(&format!(
-                    "go build: {done} packages downloaded or compiled, {elapsed}"
-                ));
-            }
-            thread::sleep(Duration::from_millis(100));
+    }
+    let (started, mut reported) = (Instant::now(), Instant::now());
+    let mut lines = VecDeque::new();
+    let mut done = 0;
+    // Ends when the pipe closes, which is when the command ends.
+    while let Some(line) = next_line(&receiver, REPORT_EVERY) {
+        done += usize::from(line.is_some());
+        lines.extend(line);
+        if lines.len() > KEPT_LINES {
+            lines.pop_front();
         }
-    });
-    let status = status.map_err(|error: std::io::Error| Failure::Other(error.into()))?;
+        if reported.elapsed() >= REPORT_EVERY {
+            reported = Instant::now();
+            let elapsed = progress::human(started.elapsed());
+            progress::say(&format!(
+                "go build: {done} packages fetched or compiled, {elapsed}"
+            ));
+        }
+    }
+    let status = child.wait().map_err(|error| Failure::Other(error.into()))?;
     if status.success() {
         return Ok(());
     }
-    let (_, lines) = seen
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    match lines.iter().find(|line| is_busy(line)) {
-        Some(line) => Err(Failure::Busy(line.clone())),
-        None => {
-            let lines: Vec<String> = lines.into();
-            Err(Failure::Other(anyhow::anyhow!(
-                "go build failed ({status}):\n{}",
-                lines.join("\n")
-            )))
-        }
+    if let Some(line) = lines.iter().find(|line| is_busy(line)) {
+        return Err(Failure::Busy(line.clone()));
+    }
+    let lines: Vec<String> = lines.into();
+    let message = format!("go build failed ({status}):\n{}", lines.join("\n"));
+    Err(Failure::Other(anyhow!(message)))
+}
+
+/// The next line, `Some(None)` when none came in time, `None` after the last.
+fn next_line(lines: &mpsc::Receiver<String>, limit: Duration) -> Option<Option<String>> {
+    match lines.recv_timeout(limit) {
+        Ok(line) => Some(Some(line)),
+        Err(mpsc::RecvTimeoutError::Timeout) => Some(None),
+        Err(mpsc::RecvTimeoutError::Disconnected) => None,
     }
 }
 
@@ -285,6 +270,8 @@ fn missing(error: std::io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::{Failure, KUBERNETES, is_busy, retry};
 
     #[test]
@@ -326,7 +313,7 @@ mod tests {
         let mut calls = 0;
         let result = retry(|| {
             calls += 1;
-            Err(Failure::Other(anyhow::anyhow!("syntax error")))
+            Err(Failure::Other(anyhow!("syntax error")))
         });
         assert!(result.is_err());
         assert_eq!(calls, 1);

@@ -23,7 +23,7 @@ use crate::account::Account;
 
 /// How long a server may take to answer after its start. Generous, because the machine may be
 /// compiling something else at the same time.
-pub const START_LIMIT: Duration = Duration::from_secs(60);
+pub const START_LIMIT: Duration = Duration::from_mins(1);
 
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(25);

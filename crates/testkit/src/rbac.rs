@@ -39,7 +39,7 @@ impl Cluster {
             Scope::Namespace(namespace) => (format!("/namespaces/{namespace}"), "Role", ""),
         };
         let base = format!("/apis/rbac.authorization.k8s.io/v1{base}/{suffix}");
-        let rules_json: Vec<Value> = rules.iter().map(Rule::to_json).collect();
+        let rules_json: Vec<Value> = rules.iter().map(|rule| rule.to_json()).collect();
         let metadata = json!({ "name": name });
         api.post(
             &format!("{base}roles"),
@@ -91,7 +91,7 @@ impl Cluster {
 }
 
 impl<'a> Rule<'a> {
-    fn to_json(&self) -> Value {
+    fn to_json(self) -> Value {
         json!({ "apiGroups": [self.group], "resources": self.resources, "verbs": self.verbs })
     }
 

@@ -75,7 +75,7 @@ fn dies_with_the_process() {
         let partial = format!("{}.partial", file.display());
         fs::write(&partial, process.pid().to_string()).unwrap();
         fs::rename(partial, file).unwrap();
-        thread::sleep(Duration::from_secs(60));
+        thread::sleep(Duration::from_mins(1));
         return;
     }
     let run = RunDir::new("process").unwrap();

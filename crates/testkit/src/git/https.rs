@@ -20,7 +20,7 @@ use crate::http::Head;
 use crate::pki::Authority;
 
 /// How long a client may stay silent before its connection is given up.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 /// The running server: one thread accepts, one thread serves each connection.
 pub(super) struct HttpsServer {
