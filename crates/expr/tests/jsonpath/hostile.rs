@@ -5,77 +5,9 @@ use std::time::{Duration, Instant};
 use kollect_expr::jsonpath::{EvalError, Path, Problem, Shape};
 use kollect_expr::pointer::Pointer;
 use proptest::prelude::*;
-use proptest::sample::select;
 use serde_json::{Value, json};
 
-/// Objects over a small vocabulary, so that generated paths find something in them.
-pub(crate) fn object() -> impl Strategy<Value = Value> {
-    let scalar = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        (-2..3_i64).prop_map(Value::from),
-        select(vec![0.5, 1.0, -2.5]).prop_map(Value::from),
-        select(vec!["", "a", "b", "1"]).prop_map(Value::from),
-    ];
-    let value = scalar.prop_recursive(4, 40, 4, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            members(inner),
-        ]
-    });
-    members(value)
-}
-
-fn members(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
-    prop::collection::btree_map(select(vec!["a", "b", "c", "d.e"]), value, 0..4).prop_map(
-        |members| {
-            members
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect()
-        },
-    )
-}
-
-fn written(texts: &[&'static str]) -> impl Strategy<Value = String> + use<> {
-    select(texts.to_vec()).prop_map(str::to_owned)
-}
-
-/// Steps that need no filter, as they may stand anywhere.
-fn plain_step() -> impl Strategy<Value = String> {
-    prop_oneof![
-        4 => written(&[".a", ".b", ".c", "['a']", "[\"d.e\"]", ".d\\.e"]),
-        2 => written(&["[0]", "[1]", "[-1]", "[7]"]),
-        2 => written(&["[*]", ".*"]),
-        1 => written(&["[:]", "[1:]", "[:-1]", "[-2:9]", "[::2]", "[1:0]"]),
-        1 => written(&["[0,1]", "['a','b']", "['c',0]", "[0,0:2,-1]", "['b',\"b\"]"]),
-        1 => written(&["..a", "..*", "..[0]", "..[*]", "..['a','b']", "..[1:]"]),
-    ]
-}
-
-fn operand() -> impl Strategy<Value = String> {
-    prop::collection::vec(plain_step(), 0..3).prop_map(|steps| format!("@{}", steps.concat()))
-}
-
-fn filter() -> impl Strategy<Value = String> {
-    let operator = select(vec!["==", "!=", "<", "<=", ">", ">="]);
-    let literal = written(&["1", "-2", "0.5", "true", "false", "\"a\"", "'1'", "''"]);
-    let right = prop_oneof![literal, operand()];
-    prop_oneof![
-        operand().prop_map(|path| format!("[?({path})]")),
-        (operand(), operator, right)
-            .prop_map(|(left, operator, right)| format!("[?({left} {operator} {right})]")),
-    ]
-}
-
-/// Paths of the dialect.
-pub(crate) fn path_text() -> impl Strategy<Value = String> {
-    let step = prop_oneof![6 => plain_step(), 1 => filter()];
-    let steps = prop::collection::vec(step, 0..5);
-    (steps, any::<bool>()).prop_map(|(steps, descent)| {
-        format!("${}{}", steps.concat(), if descent { ".." } else { "" })
-    })
-}
+use crate::generate::{object, object_and_path};
 
 proptest! {
     #[test]
@@ -100,7 +32,7 @@ proptest! {
     }
 
     #[test]
-    fn both_shapes_agree_with_the_matches(object in object(), text in path_text()) {
+    fn both_shapes_agree_with_the_matches((object, text) in object_and_path()) {
         let path = Path::parse(&text).expect("generated from the grammar");
         let plain = path.evaluate(&object, Shape::Plain);
         let list = path.evaluate(&object, Shape::List);

@@ -1,5 +1,6 @@
 //! The JSONPath dialect, JSON Pointers and removal, case by case and by property.
 
+mod generate;
 mod hostile;
 mod reads_law;
 mod removal;
