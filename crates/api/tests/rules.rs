@@ -1,0 +1,219 @@
+//! The rule library against the vectors, without a cluster.
+
+mod vectors;
+
+use kollect_api::rules::{
+    self, Denial, Object, Settings, Surroundings, Verdict, review, review_update,
+};
+use serde_json::json;
+use vectors::{RefusedBy, Vector};
+
+fn verdict(vector: &Vector) -> Verdict {
+    let object = Object::from_value(vector.manifest("team-a"))
+        .unwrap_or_else(|error| panic!("{}: {error}", vector.id));
+    let settings = Settings {
+        tenant_mode: vector.context.as_deref() == Some("tenant"),
+        ..Settings::default()
+    };
+    let world = vectors::context(vector.context.as_deref());
+    review(&object, &settings, &vectors::surroundings(&world, &object))
+}
+
+#[test]
+fn what_the_schema_cannot_refuse_the_rules_refuse() {
+    let mut seen = 0;
+    for vector in vectors::refused() {
+        let Some(RefusedBy::Rules) = vector.refused_by else {
+            continue;
+        };
+        seen += 1;
+        let expected = vector
+            .says
+            .as_deref()
+            .expect("a refusal by rules says something");
+        match verdict(&vector) {
+            Verdict::Denied(denial) => assert!(
+                denial.to_string().contains(expected),
+                "{} ({}): {denial} does not say {expected}",
+                vector.id,
+                vector.rule
+            ),
+            Verdict::Allowed { .. } => panic!("{} ({}) is allowed", vector.id, vector.rule),
+        }
+    }
+    assert!(seen > 50, "only {seen} vectors");
+}
+
+#[test]
+fn what_must_be_accepted_is_accepted_with_its_warning() {
+    let tolerated = vectors::refused()
+        .into_iter()
+        .filter(|vector| vector.refused_by == Some(RefusedBy::Nobody))
+        .inspect(|vector| assert!(!vector.because.is_empty(), "{} needs a reason", vector.id));
+    for vector in vectors::edge().into_iter().chain(tolerated) {
+        match verdict(&vector) {
+            Verdict::Allowed { warnings } => match &vector.warns {
+                Some(expected) => assert!(
+                    warnings.iter().any(|warning| warning.contains(expected)),
+                    "{}: {warnings:?} does not warn of {expected}",
+                    vector.id
+                ),
+                None => {
+                    let endpoint = "spec.endpoint is not set";
+                    let rest: Vec<_> = warnings
+                        .iter()
+                        .filter(|text| !text.contains(endpoint))
+                        .collect();
+                    assert!(rest.is_empty(), "{}: {rest:?}", vector.id);
+                }
+            },
+            Verdict::Denied(denial) => panic!("{}: {denial}", vector.id),
+        }
+    }
+}
+
+#[test]
+fn the_manifests_of_the_contract_are_accepted() {
+    for manifest in vectors::accepted() {
+        let object = Object::from_value(manifest).expect("one of our kinds");
+        let verdict = review(&object, &Settings::default(), &Surroundings::default());
+        assert!(
+            matches!(verdict, Verdict::Allowed { .. }),
+            "{} {}: {verdict:?}",
+            object.kind(),
+            object.name()
+        );
+    }
+}
+
+#[test]
+fn all_violations_are_reported_in_one_message() {
+    let object = Object::from_value(json!({
+        "apiVersion": "kollect.dev/v1alpha1",
+        "kind": "KollectProfile",
+        "metadata": {"name": "p", "namespace": "team-a"},
+        "spec": {
+            "targetGVK": {"version": "", "kind": "Pod"},
+            "attributes": [
+                {"name": "a", "path": "$.a"},
+                {"name": "a", "path": "$.b"},
+                {"name": "c", "path": "cel:1 +"},
+            ],
+            "metrics": [{"name": "m", "path": "a", "labels": ["a", "a", "a", "a", "a", "a"]}],
+        },
+    }))
+    .unwrap();
+    let Verdict::Denied(denial) = review(&object, &Settings::default(), &Surroundings::default())
+    else {
+        panic!("allowed");
+    };
+    let message = denial.to_string();
+    for part in [
+        "KollectProfile \"p\" is invalid: ",
+        "spec.targetGVK.version: Required value: ",
+        "spec.attributes[1].name: Duplicate value: \"a\"",
+        "spec.attributes[2].path: Invalid value: \"cel:1 +\": compile CEL: ",
+        "spec.metrics[0].labels: Too many: 6: must have at most 5 items",
+    ] {
+        assert!(message.contains(part), "{message}\ndoes not contain {part}");
+    }
+    assert!(!message.contains('\n'));
+}
+
+#[test]
+fn deletion_and_unrelated_updates_are_never_blocked() {
+    let manifest = |labels: &str, deleting: bool, branch: &str| {
+        let mut metadata = json!({"name": "x", "namespace": "team-a", "labels": {"a": labels}});
+        if deleting {
+            metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
+        }
+        Object::from_value(json!({
+            "apiVersion": "kollect.dev/v1alpha1",
+            "kind": "KollectSnapshotSink",
+            "metadata": metadata,
+            "spec": {"type": "git", "git": {"branch": branch}},
+        }))
+        .unwrap()
+    };
+    let (settings, around) = (Settings::default(), Surroundings::default());
+    let old = manifest("1", false, "-bad");
+    assert!(matches!(
+        review(&old, &settings, &around),
+        Verdict::Denied(_)
+    ));
+    assert!(matches!(
+        review(&manifest("1", true, "-bad"), &settings, &around),
+        Verdict::Allowed { .. }
+    ));
+
+    let relabelled = manifest("2", false, "-bad");
+    let Verdict::Allowed { warnings } = review_update(&old, &relabelled, &settings, &around) else {
+        panic!("a label could not be changed");
+    };
+    assert!(warnings[0].contains("spec.git.branch"), "{warnings:?}");
+
+    let changed = manifest("1", false, "-worse");
+    assert!(matches!(
+        review_update(&old, &changed, &settings, &around),
+        Verdict::Denied(Denial::Invalid { .. })
+    ));
+}
+
+#[test]
+fn a_security_annotation_counts_as_a_change() {
+    let profile = |allow: &str| {
+        Object::from_value(json!({
+            "apiVersion": "kollect.dev/v1alpha1",
+            "kind": "KollectProfile",
+            "metadata": {
+                "name": "x", "namespace": "team-a",
+                "annotations": {"kollect.dev/allow-secret-extraction": allow},
+            },
+            "spec": {
+                "targetGVK": {"version": "v1", "kind": "Secret"},
+                "attributes": [{"name": "a", "path": "$.data.token"}],
+            },
+        }))
+        .unwrap()
+    };
+    let (settings, around) = (Settings::default(), Surroundings::default());
+    assert!(matches!(
+        review_update(&profile("true"), &profile("false"), &settings, &around),
+        Verdict::Denied(_)
+    ));
+}
+
+#[test]
+fn secrets_of_other_namespaces_need_the_operators_consent() {
+    let sink = Object::from_value(json!({
+        "apiVersion": "kollect.dev/v1alpha1",
+        "kind": "KollectDatabaseSink",
+        "metadata": {"name": "x", "namespace": "team-a"},
+        "spec": {
+            "type": "postgres",
+            "postgres": {"databaseRef": {"name": "pg", "namespace": "shared"}, "table": "t"},
+        },
+    }))
+    .unwrap();
+    assert!(!rules::check(&sink, &Settings::default()).is_clean());
+    let open = Settings {
+        secret_namespaces: vec!["shared".to_owned()],
+        ..Settings::default()
+    };
+    assert!(rules::check(&sink, &open).is_clean());
+}
+
+#[test]
+fn unknown_kinds_and_shapes_are_named() {
+    let unknown = Object::from_value(json!({"apiVersion": "v1", "kind": "Pod"})).unwrap_err();
+    assert!(unknown.to_string().contains("\"Pod\""), "{unknown}");
+    let malformed = Object::from_value(json!({
+        "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectTarget",
+        "metadata": {"name": "t"}, "spec": {"profileRef": 3},
+    }))
+    .unwrap_err();
+    assert!(
+        malformed.to_string().contains("KollectTarget \"t\""),
+        "{malformed}"
+    );
+}

@@ -1,0 +1,117 @@
+//! The vectors of the API as data, read once for every test that uses them.
+
+use kollect_api::{
+    meta,
+    rules::{Object, Surroundings, needs},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Who refuses an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RefusedBy {
+    Schema,
+    Rules,
+    Nobody,
+}
+
+/// One object, what exists beforehand and what is expected of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Vector {
+    pub id: String,
+    #[serde(default)]
+    pub rule: String,
+    /// Absent for objects that must be accepted.
+    pub refused_by: Option<RefusedBy>,
+    /// Part of the message of a refusal by the rules.
+    pub says: Option<String>,
+    /// Part of a warning.
+    pub warns: Option<String>,
+    /// Why an object is accepted that was refused before.
+    #[serde(default)]
+    pub because: String,
+    pub context: Option<String>,
+    kind: String,
+    annotations: Option<Value>,
+    spec: Value,
+}
+
+impl Vector {
+    /// The manifest, in this namespace where the kind has one.
+    pub fn manifest(&self, namespace: &str) -> Value {
+        let mut metadata = json!({"name": "x"});
+        if !self.kind.starts_with("KollectCluster") {
+            metadata["namespace"] = namespace.into();
+        }
+        if let Some(annotations) = &self.annotations {
+            metadata["annotations"] = annotations.clone();
+        }
+        json!({
+            "apiVersion": meta::API_VERSION,
+            "kind": self.kind,
+            "metadata": metadata,
+            "spec": self.spec,
+        })
+    }
+
+    pub fn is_refused(&self) -> bool {
+        matches!(self.refused_by, Some(RefusedBy::Schema | RefusedBy::Rules))
+    }
+}
+
+pub fn refused() -> Vec<Vector> {
+    read(include_str!("../data/refused.yaml"))
+}
+
+pub fn edge() -> Vec<Vector> {
+    read(include_str!("../data/edge.yaml"))
+}
+
+/// The complete manifests that must be accepted.
+pub fn accepted() -> Vec<Value> {
+    serde_saphyr::from_multiple(include_str!("../data/accepted.yaml")).expect("accepted.yaml")
+}
+
+fn read(text: &str) -> Vec<Vector> {
+    serde_saphyr::from_str(text).expect("vectors are well formed")
+}
+
+/// What [`needs`] would have fetched for an object, in a world of these objects.
+pub fn surroundings(world: &[Object], object: &Object) -> Surroundings {
+    let needs = needs(object);
+    let mut surroundings = Surroundings::default();
+    for other in world {
+        match other {
+            Object::Scope(scope) if needs.scopes_in.as_deref() == Some(other.namespace()) => {
+                surroundings.scopes.push(scope.clone());
+            }
+            Object::ClusterScope(scope) if needs.cluster_scopes => {
+                surroundings.cluster_scopes.push(scope.clone());
+            }
+            Object::Profile(profile)
+                if needs.profile
+                    == Some((other.namespace().to_owned(), other.name().to_owned())) =>
+            {
+                surroundings.profile = Some(profile.clone());
+            }
+            _ => {}
+        }
+    }
+    surroundings
+}
+
+/// The objects of a context.
+pub fn context(name: Option<&str>) -> Vec<Object> {
+    let contexts: Value =
+        serde_saphyr::from_str(include_str!("../data/contexts.yaml")).expect("contexts.yaml");
+    let objects = name
+        .and_then(|name| contexts.get(name))
+        .and_then(Value::as_array);
+    objects
+        .into_iter()
+        .flatten()
+        .map(|value| Object::from_value(value.clone()).expect("contexts hold our kinds"))
+        .collect()
+}
