@@ -1,2 +1,48 @@
-//! The `kollect` program.
-fn main() {}
+//! `cargo xtask`: the commands a person types, and nothing to prepare by hand before them.
+//!
+//! One module per command; [`workspace`] knows the repository and its settings for cargo,
+//! [`step`] runs a list of steps and reports.
+
+mod codegen;
+mod demo;
+mod licences;
+mod step;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Builds, checks and shows Kollect.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check everything: format, lints, documentation, licences, generated files, tests.
+    Test(test::Arguments),
+    /// Start a real Kubernetes API with Kollect's kinds and samples.
+    Demo(demo::Arguments),
+    /// Write the generated files.
+    Codegen(codegen::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Codegen(arguments) => codegen::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -202,12 +202,18 @@ fn go_build(source: &Path, args: &[&str]) -> Result<(), Failure> {
     let (started, mut reported) = (Instant::now(), Instant::now());
     let mut lines = VecDeque::new();
     let mut done = 0;
-    // Ends when the pipe closes, which is when the command ends.
-    while let Some(line) = next_line(&receiver, REPORT_EVERY) {
-        done += usize::from(line.is_some());
-        lines.extend(line);
-        if lines.len() > KEPT_LINES {
-            lines.pop_front();
+    loop {
+        match receiver.recv_timeout(REPORT_EVERY) {
+            Ok(line) => {
+                done += 1;
+                lines.push_back(line);
+                if lines.len() > KEPT_LINES {
+                    lines.pop_front();
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            // The pipe closes when the command ends.
+            Err(RecvTimeoutError::Disconnected) => break,
         }
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
@@ -227,15 +233,6 @@ fn go_build(source: &Path, args: &[&str]) -> Result<(), Failure> {
     let lines: Vec<String> = lines.into();
     let message = format!("go build failed ({status}):\n{}", lines.join("\n"));
     Err(Failure::Other(anyhow!(message)))
-}
-
-/// The next line, `Some(None)` when none came in time, `None` after the last.
-fn next_line(lines: &mpsc::Receiver<String>, limit: Duration) -> Option<Option<String>> {
-    match lines.recv_timeout(limit) {
-        Ok(line) => Some(Some(line)),
-        Err(mpsc::RecvTimeoutError::Timeout) => Some(None),
-        Err(mpsc::RecvTimeoutError::Disconnected) => None,
-    }
 }
 
 fn go(source: &Path, args: &[&str]) -> Result<String> {

@@ -1,0 +1,117 @@
+//! `cargo xtask test`: everything that has to hold before a change is good.
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use kollect_testkit::{ControlPlane, cluster, go, progress};
+
+use crate::step::Report;
+use crate::{codegen, licences, workspace};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Run only this step; may be given several times.
+    #[arg(long, value_enum)]
+    only: Vec<Step>,
+
+    /// What to test instead of the whole workspace: arguments for `cargo test`.
+    #[arg(last = true)]
+    cargo: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Step {
+    Format,
+    Lint,
+    Docs,
+    Licences,
+    Codegen,
+    Servers,
+    Tests,
+}
+
+impl Step {
+    fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::Format => "rustfmt would change nothing",
+            Self::Lint => "clippy, all targets, warnings are errors",
+            Self::Docs => "rustdoc, warnings are errors",
+            Self::Licences => "licences, banned crates and sources of all dependencies",
+            Self::Codegen => "generated files are current",
+            Self::Servers => "the programs that the tests start",
+            Self::Tests => "unit and integration tests, on a real Kubernetes API",
+        }
+    }
+
+    fn run(self, arguments: &Arguments) -> Result<()> {
+        match self {
+            Self::Format => cargo(&["fmt", "--all", "--check"]),
+            Self::Lint => cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+            Self::Docs => workspace::execute(
+                workspace::cargo(&["doc", "--workspace", "--no-deps", "--locked"])?
+                    .env("RUSTDOCFLAGS", "-Dwarnings"),
+            ),
+            Self::Licences => licences::check(),
+            Self::Codegen => codegen::check(),
+            Self::Servers => go::KUBERNETES.binaries().map(|_| ()),
+            Self::Tests => tests(&arguments.cargo),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let steps: Vec<Step> = Step::value_variants()
+        .iter()
+        .copied()
+        .filter(|step| arguments.only.is_empty() || arguments.only.contains(step))
+        .collect();
+    let names: Vec<String> = steps.iter().map(|step| step.name()).collect();
+    println!("cargo xtask test runs: {}", names.join(", "));
+    println!(
+        "On two cores the whole takes about 20 minutes on a fresh machine, where the test servers \
+         are compiled too, and a few minutes after that."
+    );
+    println!("Build results: {}", workspace::target_dir()?.display());
+
+    let mut report = Report::default();
+    for step in steps {
+        report.step(&step.name(), step.what(), || step.run(arguments));
+    }
+    report.finish()
+}
+
+fn cargo(args: &[&str]) -> Result<()> {
+    workspace::execute(&mut workspace::cargo(args)?)
+}
+
+/// One control plane for all test programs, announced to them by an environment variable.
+fn tests(selection: &[String]) -> Result<()> {
+    progress::say("starting etcd, kube-apiserver and kube-controller-manager");
+    let control_plane = ControlPlane::start()?;
+    progress::say(&format!(
+        "ready; logs in {}",
+        control_plane.directory().display()
+    ));
+    let mut command = workspace::cargo(&["test", "--locked"])?;
+    if selection.is_empty() {
+        command.arg("--workspace");
+    }
+    workspace::execute(
+        command
+            .args(selection)
+            .env(cluster::ENV, control_plane.publish()?),
+    )
+}
