@@ -343,10 +343,14 @@ fn member<'a>(
     key: &Val<'_>,
     place: impl FnOnce() -> Box<str>,
 ) -> Result<Val<'a>, EvalError> {
-    if matches!(operand, Val::Optional(_)) {
-        return optional_member(operand, key);
-    }
+    let (operand, optional) = match operand {
+        Val::Optional(None) => return Ok(Val::NONE),
+        Val::Optional(Some(value)) => (unshare(value), true),
+        other => (other, false),
+    };
     match ops::member(&operand, key) {
+        Ok(Some(value)) if optional => Ok(Val::some(value)),
+        Ok(None) if optional => Ok(Val::NONE),
         Ok(Some(value)) => Ok(value),
         Ok(None) if operand.kind() == Kind::List => Err(EvalError::OutOfRange { place: place() }),
         Ok(None) => Err(EvalError::NoSuchKey { place: place() }),

@@ -113,7 +113,6 @@ pub(super) enum Type {
 impl Type {
     pub(super) const BOOL: Type = Type::Is(Kind::Bool);
     pub(super) const INT: Type = Type::Is(Kind::Int);
-    pub(super) const STRING: Type = Type::Is(Kind::String);
 
     pub(super) fn list(element: Type) -> Type {
         Type::List(Box::new(element))

@@ -24,6 +24,8 @@
 //!
 //! `library` holds the functions, one table per library.
 
+#[cfg(test)]
+mod conformance;
 mod error;
 mod eval;
 mod kind;

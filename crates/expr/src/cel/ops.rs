@@ -1,9 +1,6 @@
 //! The operators: which types they take and what they compute.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
-
-use serde_json::Value as Json;
 
 use super::error::EvalError;
 use super::kind::{Kind, Kinds, Type};
@@ -175,6 +172,17 @@ impl Op {
         }
     }
 
+    /// Whether a comparison of the two values holds.
+    pub(super) fn holds<'a>(
+        self,
+        budget: &mut Budget,
+        left: Val<'a>,
+        right: Val<'a>,
+    ) -> Result<bool, EvalError> {
+        budget.charge(1)?;
+        Ok(matches!(self.apply(budget, left, right)?, Val::Bool(true)))
+    }
+
     #[cold]
     fn mismatch(self, left: &Val<'_>, right: &Val<'_>) -> EvalError {
         EvalError::overload(self.sign(), [left.kind().name(), right.kind().name()])
@@ -334,7 +342,7 @@ pub(super) fn order(left: &Val<'_>, right: &Val<'_>) -> Option<Ordering> {
     }
 }
 
-/// The order of two numbers by value, exact also between integers and doubles.
+/// The order of two numbers by value, whatever their types.
 pub(super) fn number_order(left: &Val<'_>, right: &Val<'_>) -> Option<Ordering> {
     match (left, right) {
         (Val::Int(left), Val::Int(right)) => Some(left.cmp(right)),
@@ -342,32 +350,38 @@ pub(super) fn number_order(left: &Val<'_>, right: &Val<'_>) -> Option<Ordering> 
         (Val::Double(left), Val::Double(right)) => left.partial_cmp(right),
         (Val::Int(left), Val::Uint(right)) => Some(i128::from(*left).cmp(&i128::from(*right))),
         (Val::Uint(left), Val::Int(right)) => Some(i128::from(*left).cmp(&i128::from(*right))),
-        (Val::Int(left), Val::Double(right)) => whole_to_double(i128::from(*left), *right),
-        (Val::Uint(left), Val::Double(right)) => whole_to_double(i128::from(*left), *right),
+        (Val::Int(left), Val::Double(right)) => {
+            whole_to_double(i128::from(*left), *right, INT_RANGE)
+        }
+        (Val::Uint(left), Val::Double(right)) => {
+            whole_to_double(i128::from(*left), *right, UINT_RANGE)
+        }
         (Val::Double(left), Val::Int(right)) => {
-            whole_to_double(i128::from(*right), *left).map(Ordering::reverse)
+            whole_to_double(i128::from(*right), *left, INT_RANGE).map(Ordering::reverse)
         }
         (Val::Double(left), Val::Uint(right)) => {
-            whole_to_double(i128::from(*right), *left).map(Ordering::reverse)
+            whole_to_double(i128::from(*right), *left, UINT_RANGE).map(Ordering::reverse)
         }
         _ => None,
     }
 }
 
-/// Compares a whole number with a double without rounding either.
-fn whole_to_double(whole: i128, double: f64) -> Option<Ordering> {
-    if double.is_nan() {
-        return None;
+/// Compares a whole number with a double as the language defines it: beyond the range of 64 bits
+/// the double decides, within it the whole number is rounded to a double.
+fn whole_to_double(whole: i128, double: f64, range: (f64, f64)) -> Option<Ordering> {
+    if double < range.0 {
+        return Some(Ordering::Greater);
     }
-    // The cast saturates, and i128 is far wider than the 64 bits of `whole`.
-    #[expect(clippy::cast_possible_truncation)]
-    let floor = double.floor() as i128;
-    let fraction = double > double.floor();
-    Some(match whole.cmp(&floor) {
-        Ordering::Equal if fraction => Ordering::Less,
-        ordering => ordering,
-    })
+    if double > range.1 {
+        return Some(Ordering::Less);
+    }
+    #[expect(clippy::cast_precision_loss)]
+    let whole = whole as f64;
+    whole.partial_cmp(&double)
 }
+
+const INT_RANGE: (f64, f64) = (-9_223_372_036_854_775_808.0, 9_223_372_036_854_775_808.0);
+const UINT_RANGE: (f64, f64) = (0.0, 18_446_744_073_709_551_616.0);
 
 /// Deep equality. Numbers compare by value; other values of different types are not equal.
 pub(super) fn equal(
@@ -467,24 +481,6 @@ pub(super) fn position(key: &Val<'_>) -> Option<i64> {
         Val::Double(at) if at.fract() == 0.0 && at.abs() < 9e15 => Some(*at as i64),
         _ => None,
     }
-}
-
-/// `operand.field` on JSON, for callers that hold a reference into the object.
-#[inline]
-pub(super) fn json_member<'a>(json: &'a Json, field: &str) -> Option<&'a Json> {
-    match json {
-        Json::Object(members) => members.get(field),
-        _ => None,
-    }
-}
-
-/// A list value from an iterator, paid for.
-pub(super) fn collect<'a>(
-    budget: &mut Budget,
-    items: impl ExactSizeIterator<Item = Val<'a>>,
-) -> Result<Val<'a>, EvalError> {
-    budget.build_items(items.len())?;
-    Ok(Val::List(Arc::new(items.collect())))
 }
 
 /// Sorts values by their keys, which must all be of one type that has an order. Equal keys keep

@@ -9,9 +9,22 @@ use super::kind::{Kind, Kinds, Type};
 use super::limits::Budget;
 use super::value::Val;
 
+mod encoders;
+mod format;
+mod lists;
+mod math;
+mod network;
 pub(super) mod opaque;
+mod optional;
+mod quantity;
+mod regex;
+mod semver;
+mod sets;
 pub(super) mod standard;
-pub(super) mod time;
+mod strings;
+mod text_format;
+mod time;
+mod url;
 
 /// The code of an overload. The arguments have the types its row names, the receiver first.
 pub(super) type Code = for<'a> fn(&mut Budget, &[Val<'a>]) -> Result<Val<'a>, EvalError>;
@@ -46,6 +59,8 @@ pub(super) enum Ret {
     OptionalElementOf(usize),
     /// What the optional in an argument holds.
     ValueOf(usize),
+    /// The same, or another argument.
+    ValueOr(usize, usize),
 }
 
 /// How much a function looks at of arguments that hold other values.
@@ -139,16 +154,38 @@ impl Function {
             Ret::ElementOf(at) => element(at),
             Ret::OptionalOf(at) => Type::optional(arg(at)),
             Ret::OptionalElementOf(at) => Type::optional(element(at)),
-            Ret::ValueOf(at) => match arg(at) {
-                Type::Optional(value) => *value,
-                _ => Type::Dyn,
-            },
+            Ret::ValueOf(at) => held(arg(at)),
+            Ret::ValueOr(at, other) => held(arg(at)).join(arg(other)),
         }
     }
 }
 
+/// What an optional of this type holds.
+fn held(optional: Type) -> Type {
+    match optional {
+        Type::Optional(value) => *value,
+        _ => Type::Dyn,
+    }
+}
+
 /// All libraries.
-const LIBRARIES: &[&[Function]] = &[standard::FUNCTIONS, time::FUNCTIONS];
+const LIBRARIES: &[&[Function]] = &[
+    standard::FUNCTIONS,
+    time::FUNCTIONS,
+    optional::FUNCTIONS,
+    strings::FUNCTIONS,
+    text_format::FUNCTIONS,
+    lists::FUNCTIONS,
+    sets::FUNCTIONS,
+    math::FUNCTIONS,
+    encoders::FUNCTIONS,
+    regex::FUNCTIONS,
+    quantity::FUNCTIONS,
+    url::FUNCTIONS,
+    network::FUNCTIONS,
+    format::FUNCTIONS,
+    semver::FUNCTIONS,
+];
 
 /// All overloads of a name in one call style.
 pub(super) fn overloads(name: &str, method: bool) -> Vec<&'static Function> {

@@ -1,0 +1,259 @@
+//! URLs, read the way Kubernetes reads them: absolute, or an absolute path.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::super::error::EvalError;
+use super::super::kind::{Kind, Kinds};
+use super::super::limits::Budget;
+use super::super::value::{MapVal, Val};
+use super::opaque::Opaque;
+use super::params::STRING;
+use super::{Function, Ret, function, method, text};
+
+const URL: Kinds = Kinds::of(&[Kind::Url]);
+const TO_TEXT: Ret = Ret::Is(Kind::String);
+
+pub(in super::super) const FUNCTIONS: &[Function] = &[
+    function("url", &[STRING], Ret::Is(Kind::Url), |budget, args| {
+        budget.build(2 * text(args, 0).len())?;
+        match Url::parse(text(args, 0)) {
+            Some(url) => Ok(Val::Opaque(Arc::new(Opaque::Url(url)))),
+            None => Err(EvalError::argument(
+                "url",
+                "not an absolute URL or an absolute path",
+            )),
+        }
+    }),
+    function("isURL", &[STRING], Ret::Is(Kind::Bool), |budget, args| {
+        budget.charge_text(text(args, 0).len())?;
+        Ok(Val::Bool(Url::parse(text(args, 0)).is_some()))
+    }),
+    method("getScheme", &[URL], TO_TEXT, |_, args| {
+        Ok(part(&args[0], |url| url.scheme.clone()))
+    }),
+    method("getHost", &[URL], TO_TEXT, |_, args| {
+        Ok(part(&args[0], |url| url.host.clone()))
+    }),
+    method("getHostname", &[URL], TO_TEXT, |_, args| {
+        Ok(part(&args[0], |url| split_port(&url.host).0.to_owned()))
+    }),
+    method("getPort", &[URL], TO_TEXT, |_, args| {
+        Ok(part(&args[0], |url| split_port(&url.host).1.to_owned()))
+    }),
+    method("getEscapedPath", &[URL], TO_TEXT, |_, args| {
+        Ok(part(&args[0], |url| url.escaped_path()))
+    }),
+    method("getQuery", &[URL], Ret::Is(Kind::Map), query),
+];
+
+fn url<'v>(value: &'v Val<'_>) -> Option<&'v Url> {
+    match value {
+        Val::Opaque(opaque) => match &**opaque {
+            Opaque::Url(url) => Some(url),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn part<'a>(value: &Val<'a>, part: fn(&Url) -> String) -> Val<'a> {
+    Val::Text(url(value).map(part).unwrap_or_default())
+}
+
+/// The query as a map from name to values, decoded. Pairs that cannot be decoded are left out.
+fn query<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
+    let query = url(&args[0]).map_or("", |url| &url.query);
+    budget.build(query.len())?;
+    let mut names: Vec<(String, Vec<Val<'a>>)> = Vec::new();
+    for pair in query.split('&') {
+        if pair.is_empty() || pair.contains(';') {
+            continue;
+        }
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decoded = |text: &str| unescape(&text.replace('+', " ")).map(Cow::into_owned);
+        let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
+            continue;
+        };
+        budget.build_items(2)?;
+        budget.charge_items(names.len())?;
+        match names.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(Val::Text(value)),
+            None => names.push((name, vec![Val::Text(value)])),
+        }
+    }
+    let mut map = MapVal::default();
+    for (name, values) in names {
+        map.insert(Val::Text(name), Val::list(values));
+    }
+    Ok(Val::Map(Arc::new(map)))
+}
+
+/// A URL in its parts.
+#[derive(Debug)]
+pub(in super::super) struct Url {
+    text: Box<str>,
+    scheme: String,
+    host: String,
+    /// As written.
+    path: String,
+    query: String,
+}
+
+impl Url {
+    pub(super) fn parse(text: &str) -> Option<Url> {
+        if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
+            return None;
+        }
+        let (scheme, rest) = split_scheme(text)?;
+        // A fragment is no part of a request; the rest is checked with it and kept without.
+        let (without_fragment, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+        unescape(fragment)?;
+        let (rest, query) = without_fragment
+            .split_once('?')
+            .unwrap_or((without_fragment, ""));
+        let mut url = Url {
+            text: text.into(),
+            scheme: scheme.to_ascii_lowercase(),
+            host: String::new(),
+            path: String::new(),
+            query: query.to_owned(),
+        };
+        if !rest.starts_with('/') {
+            // `mailto:someone` has no path; a relative path is refused.
+            return (!scheme.is_empty() || rest == "*").then_some(url);
+        }
+        let path = match rest.strip_prefix("//") {
+            Some(rest) if !scheme.is_empty() => {
+                let end = rest.find('/').unwrap_or(rest.len());
+                url.host = parse_authority(&rest[..end])?;
+                &rest[end..]
+            }
+            _ => rest,
+        };
+        unescape(path)?;
+        path.clone_into(&mut url.path);
+        Some(url)
+    }
+
+    pub(in super::super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The path with everything escaped that must be.
+    fn escaped_path(&self) -> String {
+        let path = self.path.as_bytes();
+        if path.iter().all(|byte| *byte == b'%' || is_path_byte(*byte)) {
+            return self.path.clone();
+        }
+        let plain = unescape_bytes(path).unwrap_or_default();
+        let mut escaped = String::with_capacity(path.len());
+        for byte in plain {
+            if is_plain_path_byte(byte) {
+                escaped.push(char::from(byte));
+            } else {
+                escaped.push('%');
+                escaped.push_str(&format!("{byte:02X}"));
+            }
+        }
+        escaped
+    }
+}
+
+/// Scheme and rest. Nothing if there is a colon where a scheme should be.
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => {}
+            b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
+            b':' if at > 0 => return Some((&text[..at], &text[at + 1..])),
+            b':' => return None,
+            _ => break,
+        }
+    }
+    Some(("", text))
+}
+
+/// The host of `user@host:port`, with its port.
+fn parse_authority(text: &str) -> Option<String> {
+    let (user, host) = text.rsplit_once('@').unwrap_or(("", text));
+    let user_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
+    if !user.bytes().all(user_byte) {
+        return None;
+    }
+    unescape(user)?;
+    let port = match host.strip_prefix('[') {
+        Some(rest) => rest.rsplit_once(']')?.1,
+        None => host.find(':').map_or("", |colon| &host[colon..]),
+    };
+    let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    if !(port.is_empty() || port.strip_prefix(':').is_some_and(digits)) {
+        return None;
+    }
+    let host_byte = |byte: u8| {
+        byte >= 0x80 || byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"%".contains(&byte)
+    };
+    if !host.bytes().all(host_byte) {
+        return None;
+    }
+    let plain = unescape(host)?;
+    // Only bytes outside of ASCII may be escaped in a host.
+    let escapes_ascii = host.match_indices('%').any(|(at, _)| {
+        host.as_bytes()
+            .get(at + 1)
+            .is_some_and(|digit| *digit < b'8')
+    });
+    (!escapes_ascii).then(|| plain.into_owned())
+}
+
+/// Host name and port of a host. Brackets around an IPv6 address are taken off.
+fn split_port(host: &str) -> (&str, &str) {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (name, port),
+        _ => (host, ""),
+    };
+    match name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+    {
+        Some(inner) => (inner, port),
+        None => (name, port),
+    }
+}
+
+/// Bytes that may stand unescaped in a path.
+fn is_path_byte(byte: u8) -> bool {
+    is_plain_path_byte(byte) || b"!'()*[]".contains(&byte)
+}
+
+/// Bytes that are never escaped when a path is written.
+fn is_plain_path_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte)
+}
+
+/// The text with `%41` decoded; nothing if an escape is broken or the result is no text.
+fn unescape(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text));
+    }
+    let bytes = unescape_bytes(text.as_bytes())?;
+    Some(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn unescape_bytes(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let mut plain = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        if *byte == b'%' {
+            let value = digit(text.get(at + 1)?)? * 16 + digit(text.get(at + 2)?)?;
+            plain.push(u8::try_from(value).ok()?);
+            at += 3;
+        } else {
+            plain.push(*byte);
+            at += 1;
+        }
+    }
+    Some(plain)
+}
