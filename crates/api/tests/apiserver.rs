@@ -9,7 +9,10 @@ use std::{
     sync::{LazyLock, Mutex},
 };
 
-use kollect_api::crd;
+use kollect_api::{
+    crd,
+    rules::{Object, Settings, Verdict, review},
+};
 use kollect_testkit::Cluster;
 use serde_json::{Value, json};
 use vectors::{RefusedBy, Vector};
@@ -338,5 +341,43 @@ fn undescribed(schema: &Value, path: &str, bare: &mut Vec<String>) {
         if schema[inner].is_object() {
             undescribed(&schema[inner], path, bare);
         }
+    }
+}
+
+#[test]
+fn the_samples_are_accepted_by_server_and_rules() {
+    let cluster = cluster();
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/samples");
+    // The team's namespace comes first; the other samples live in it.
+    let files = [
+        "team.yaml",
+        "platform.yaml",
+        "helm-releases.yaml",
+        "snapshots.yaml",
+    ];
+    let found = std::fs::read_dir(directory).unwrap().count();
+    assert_eq!(found, files.len(), "every sample is listed here");
+    let texts = files.map(|file| std::fs::read_to_string(format!("{directory}/{file}")).unwrap());
+    let manifests: Vec<Value> = texts
+        .iter()
+        .flat_map(|text| serde_saphyr::from_multiple::<Value>(text).unwrap())
+        .collect();
+    let world: Vec<Object> = manifests
+        .iter()
+        .filter_map(|value| Object::from_value(value.clone()).ok())
+        .collect();
+    for (file, text) in files.iter().zip(&texts) {
+        cluster
+            .apply(text)
+            .unwrap_or_else(|error| panic!("{file}: {error:#}"));
+    }
+    for object in &world {
+        let around = vectors::surroundings(&world, object);
+        let verdict = review(object, &Settings::default(), &around);
+        assert!(
+            matches!(verdict, Verdict::Allowed { .. }),
+            "{}: {verdict:?}",
+            object.name()
+        );
     }
 }
