@@ -12,7 +12,10 @@ use kollect_testkit::{Cluster, ControlPlane};
 
 use crate::{codegen, workspace};
 
-const GROUP: &str = "kollect.dev";
+const INTRODUCTION: &str = "\
+This starts etcd, kube-apiserver and kube-controller-manager on loopback and applies Kollect's
+kinds and samples. It takes about ten seconds; the first time on a machine the servers are
+compiled before, about 7 minutes on two cores.";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -22,83 +25,51 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    println!(
-        "This starts etcd, kube-apiserver and kube-controller-manager on loopback and applies"
-    );
-    println!(
-        "Kollect's kinds and samples. It takes about ten seconds; the first time on a machine"
-    );
-    println!("the servers are compiled before, about 7 minutes on two cores.");
-    let stop = stop_signal()?;
-
+    println!("{INTRODUCTION}");
     let started = Instant::now();
     let control_plane = ControlPlane::start()?;
     let cluster = control_plane.cluster();
+    let elapsed = human(started.elapsed());
     say(&format!(
-        "the Kubernetes API answers on {} ({})",
-        cluster.url(),
-        human(started.elapsed())
+        "Kubernetes answers on {} after {elapsed}",
+        cluster.url()
     ));
 
-    apply_kinds(cluster)?;
-    let samples = workspace::root().join("deploy/samples");
-    apply(cluster, &samples)?;
-    show(cluster)?;
-
-    let kubectl = cluster
-        .kubectl_command()
-        .get_program()
-        .to_string_lossy()
-        .into_owned();
-    println!("\nLook around from another terminal:");
-    println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
-    println!("  alias kubectl={kubectl}");
-    println!("  kubectl explain kollectinventory.spec");
-    println!("Logs: {}/*.log", control_plane.directory().display());
-    if arguments.once {
-        println!("\nDone; everything is stopped and removed.");
-        return Ok(());
-    }
-    println!("\nCtrl-C stops the servers and removes their data.");
-    let _ = stop.recv();
-    println!("stopped");
-    Ok(())
-}
-
-/// Becomes readable when the person wants the demo to end. Installed before anything is started,
-/// so that an early Ctrl-C already leaves nothing behind.
-fn stop_signal() -> Result<mpsc::Receiver<()>> {
-    let (sender, receiver) = mpsc::channel();
-    ctrlc::set_handler(move || {
-        let _ = sender.send(());
-    })
-    .context("cannot listen for Ctrl-C")?;
-    Ok(receiver)
-}
-
-fn apply_kinds(cluster: &Cluster) -> Result<()> {
-    let dir = codegen::crds_dir();
-    apply(cluster, &dir)?;
-    let dir = dir.to_string_lossy();
+    let kinds = codegen::crds_dir();
+    apply(cluster, &kinds)?;
+    let kinds = kinds.to_string_lossy();
     cluster.kubectl(&[
         "wait",
         "--for=condition=Established",
         "--timeout=60s",
         "-f",
-        &dir,
+        &kinds,
     ])?;
+    apply(cluster, &workspace::root().join("deploy/samples"))?;
+    show(cluster)?;
+
+    if !arguments.once {
+        invite(&control_plane);
+        wait_for_ctrl_c()?;
+    }
+    drop(control_plane);
+    println!("\nThe servers are stopped and their data is removed.");
     Ok(())
 }
 
+/// Shows everything and ends.
+pub(crate) fn once() -> Result<()> {
+    run(&Arguments { once: true })
+}
+
 fn apply(cluster: &Cluster, dir: &Path) -> Result<()> {
-    let shown = dir
-        .strip_prefix(workspace::root())
-        .unwrap_or(dir)
-        .display()
-        .to_string();
+    let shown = dir.strip_prefix(workspace::root()).unwrap_or(dir).display();
     ensure!(dir.is_dir(), "{shown} is missing from this checkout");
     let path = dir.to_string_lossy();
-    let applied = cluster.kubectl(&["apply", "--server-side", "--recursive", "-f", &path])?;
+    let args = ["apply", "--server-side", "--recursive", "-f", &path];
+    // Files are applied by name, so an object may come before the namespace that a later file
+    // creates; the second pass finds it.
+    let applied = cluster.kubectl(&args).or_else(|_| cluster.kubectl(&args))?;
     say(&format!(
         "{shown}: {} objects applied",
         applied.lines().count()
@@ -107,19 +78,42 @@ fn apply(cluster: &Cluster, dir: &Path) -> Result<()> {
 }
 
 fn show(cluster: &Cluster) -> Result<()> {
-    let api_group = format!("--api-group={GROUP}");
-    println!("\n$ kubectl api-resources {api_group}");
-    print!("{}", cluster.kubectl(&["api-resources", &api_group])?);
-    let names = cluster.kubectl(&["api-resources", &api_group, "-o", "name"])?;
+    const GROUP: &str = "--api-group=kollect.dev";
+    let kinds = cluster.kubectl(&["api-resources", GROUP])?;
+    println!("\n$ kubectl api-resources {GROUP}\n{}", kinds.trim_end());
+    let names = cluster.kubectl(&["api-resources", GROUP, "-o", "name"])?;
     for name in names.lines() {
-        let kind = name.split('.').next().unwrap_or(name);
         let table = cluster.kubectl(&["get", name, "--all-namespaces", "--ignore-not-found"])?;
         if !table.is_empty() {
+            let plural = name.split('.').next().unwrap_or(name);
             println!(
-                "\n$ kubectl get {kind} --all-namespaces\n{}",
+                "\n$ kubectl get {plural} --all-namespaces\n{}",
                 table.trim_end()
             );
         }
     }
     Ok(())
+}
+
+fn invite(control_plane: &ControlPlane) {
+    let cluster = control_plane.cluster();
+    println!("\nLook around from another terminal:");
+    println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
+    println!(
+        "  alias kubectl={}",
+        cluster.kubectl_command().get_program().display()
+    );
+    println!("  kubectl explain kollectinventory.spec");
+    println!("Logs: {}/*.log", control_plane.directory().display());
+    println!("\nCtrl-C stops the servers and removes their data.");
+}
+
+/// Until this is called Ctrl-C just ends the program, and the kernel ends the servers with it.
+fn wait_for_ctrl_c() -> Result<()> {
+    let (sender, stop) = mpsc::channel();
+    ctrlc::set_handler(move || {
+        let _ = sender.send(());
+    })
+    .context("cannot listen for Ctrl-C")?;
+    stop.recv().context("the handler of Ctrl-C is gone")
 }

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use kollect_testkit::{ControlPlane, cluster, go, progress};
 
 use crate::step::Report;
-use crate::{codegen, licences, workspace};
+use crate::{codegen, demo, licences, workspace};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -27,6 +27,7 @@ enum Step {
     Codegen,
     Servers,
     Tests,
+    Demo,
 }
 
 impl Step {
@@ -45,6 +46,7 @@ impl Step {
             Self::Codegen => "generated files are current",
             Self::Servers => "the programs that the tests start",
             Self::Tests => "unit and integration tests, on a real Kubernetes API",
+            Self::Demo => "the kinds are served and the samples are accepted",
         }
     }
 
@@ -68,6 +70,7 @@ impl Step {
             Self::Codegen => codegen::check(),
             Self::Servers => go::KUBERNETES.binaries().map(|_| ()),
             Self::Tests => tests(&arguments.cargo),
+            Self::Demo => demo::once(),
         }
     }
 }
