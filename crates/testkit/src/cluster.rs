@@ -10,7 +10,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -19,6 +18,7 @@ use serde_json::{Value, json};
 use crate::control_plane::ControlPlane;
 use crate::http;
 use crate::names::unique;
+use crate::wait::eventually;
 
 /// Environment variable that names the file describing the cluster of this run.
 pub const ENV: &str = "KOLLECT_TEST_CLUSTER";
@@ -231,20 +231,5 @@ impl Cluster {
         // Another provider may have been chosen already; either will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(kube::Client::try_from(self.kube_config(user)?)?)
-    }
-}
-
-/// Repeats `check` until it succeeds, for what a server does soon but not at once.
-pub fn eventually<T>(what: &str, mut check: impl FnMut() -> Result<T>) -> Result<T> {
-    const LIMIT: Duration = Duration::from_secs(30);
-    let started = Instant::now();
-    loop {
-        match check() {
-            Ok(value) => return Ok(value),
-            Err(error) if started.elapsed() > LIMIT => {
-                return Err(error.context(format!("{what} did not come within {LIMIT:?}")));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
     }
 }

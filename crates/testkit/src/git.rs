@@ -20,7 +20,7 @@ pub use ssh::SshServer;
 /// The user that the HTTPS server knows.
 pub const USER: &str = "kollect";
 
-/// Bare repositories behind HTTPS with basic authentication; [`SshServer`] adds SSH.
+/// Bare repositories behind HTTPS with basic authentication; an [`SshServer`] serves them too.
 pub struct GitServer {
     https: https::HttpsServer,
     password: String,
@@ -92,11 +92,6 @@ impl GitServer {
     /// [`ca_pem`](Self::ca_pem) as a file.
     pub fn ca_file(&self) -> PathBuf {
         self.run.join("ca.crt")
-    }
-
-    /// Serves the same repositories over SSH as well.
-    pub fn start_ssh(&self) -> Result<SshServer> {
-        SshServer::start()
     }
 
     /// A git command that trusts this server and ignores the configuration of the machine.

@@ -18,6 +18,15 @@
 //! * a life: [`process`] spawns it so that it cannot outlive us, captures its log and waits until
 //!   it answers.
 //!
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! let cluster = kollect_testkit::Cluster::shared()?;
+//! let namespace = cluster.create_namespace("orders")?;
+//! cluster.kubectl(&["create", "configmap", "settings", "--namespace", &namespace])?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Everything here is synchronous: the servers are processes, and tests of synchronous code use
 //! them too.
 
@@ -38,6 +47,7 @@ pub mod progress;
 pub mod rbac;
 pub mod run_dir;
 pub mod service;
+pub mod wait;
 
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;

@@ -143,7 +143,7 @@ impl Program {
             command
                 .arg(format!("--reuid={}", user.uid))
                 .arg(format!("--regid={}", user.gid));
-            // Groups and the loader's privileges of root must not leak into the server.
+            // Nothing of root must remain with the server.
             command.args(["--init-groups", "--inh-caps=-all"]);
         }
         command.arg("--").arg(&self.path).args(&self.args);

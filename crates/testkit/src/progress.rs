@@ -1,13 +1,14 @@
 //! Telling a person what takes so long.
 
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 /// Prints one line about a step that the person waits for.
 ///
-/// Goes to standard error, past the capture of the test harness when called from a thread of
-/// ours, so that a first run that compiles for minutes is not mistaken for a hang.
+/// Written to standard error directly: the test harness swallows what the print macros print,
+/// and a first run that compiles for minutes would look like a hang.
 pub fn say(line: &str) {
-    eprintln!("    {line}");
+    let _ = writeln!(io::stderr(), "    {line}");
 }
 
 /// A duration the way a person reads it: `0.4s`, `12s`, `3m05s`.

@@ -3,8 +3,9 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, User, eventually};
+use crate::cluster::{Cluster, User};
 use crate::names::unique;
+use crate::wait::eventually;
 
 /// Where rights hold.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,9 @@
 //! The control plane answers as a real cluster does.
 
 use anyhow::Result;
-use kollect_testkit::cluster::eventually;
 use kollect_testkit::control_plane::Options;
 use kollect_testkit::rbac::{Rule, Scope};
+use kollect_testkit::wait::eventually;
 use kollect_testkit::{Cluster, ControlPlane};
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, anyhow};
-use kollect_testkit::git::{RepositoryOptions, USER};
+use kollect_testkit::git::{RepositoryOptions, SshServer, USER};
 use kollect_testkit::{GitServer, RunDir};
 
 /// Runs a client command and returns its error output when it fails.
@@ -188,7 +188,7 @@ fn history_can_be_protected() -> Result<()> {
 #[test]
 fn ssh_clone_and_push() -> Result<()> {
     let server = GitServer::start()?;
-    let ssh = server.start_ssh()?;
+    let ssh = SshServer::start()?;
     let run_dir = RunDir::new("git-client")?;
     let repository = server.create_repo("ssh")?;
     let url = repository.ssh_url(&ssh);
@@ -218,7 +218,7 @@ fn ssh_clone_and_push() -> Result<()> {
 
     // A server whose host key is not pinned.
     let mut unpinned = server.git_command();
-    let other = server.start_ssh()?;
+    let other = SshServer::start()?;
     unpinned.env(
         "GIT_SSH_COMMAND",
         other.ssh_command(&ssh.client_key_file())?,

@@ -29,7 +29,8 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    pub(super) fn start() -> Result<Self> {
+    /// Starts it. Every repository is reachable, by [`ssh_url`](super::Repository::ssh_url).
+    pub fn start() -> Result<Self> {
         let sshd = debian::ensure("openssh-server", || {
             debian::first_file(["/usr/sbin/sshd".into()])
         })?;
@@ -101,7 +102,7 @@ impl SshServer {
 }
 
 /// Creates an Ed25519 key at `path` and returns its public half, type and value.
-pub(super) fn generate_key(path: &Path) -> Result<String> {
+fn generate_key(path: &Path) -> Result<String> {
     let output = Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "kollect-test", "-f"])
         .arg(path)
