@@ -25,6 +25,7 @@ use super::value::{MapVal, Val};
 
 /// One test as it is stored.
 #[derive(Deserialize)]
+#[expect(clippy::struct_excessive_bools)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Case {
     name: String,
@@ -63,14 +64,14 @@ fn value(json: &Json) -> Result<Val<'static>, String> {
     };
     let (tag, content) = tagged.iter().next().ok_or("empty tag")?;
     let text = content.as_str().unwrap_or_default();
-    let wrong = |_| format!("bad {tag}: {text}");
+    let wrong = || format!("bad {tag}: {text}");
     Ok(match tag.as_str() {
-        "int" => Val::Int(text.parse().map_err(|_| wrong(()))?),
-        "uint" => Val::Uint(text.parse().map_err(|_| wrong(()))?),
-        "double" => Val::Double(text.parse().map_err(|_| wrong(()))?),
-        "bytes" => Val::Bytes(BASE64_STANDARD.decode(text).map_err(|_| wrong(()))?.into()),
-        "timestamp" => Val::Timestamp(Timestamp::parse(text).ok_or_else(|| wrong(()))?),
-        "duration" => Val::Duration(text.parse().map_err(|_| wrong(()))?),
+        "int" => Val::Int(text.parse().map_err(|_| wrong())?),
+        "uint" => Val::Uint(text.parse().map_err(|_| wrong())?),
+        "double" => Val::Double(text.parse().map_err(|_| wrong())?),
+        "bytes" => Val::Bytes(BASE64_STANDARD.decode(text).map_err(|_| wrong())?.into()),
+        "timestamp" => Val::Timestamp(Timestamp::parse(text).ok_or_else(wrong)?),
+        "duration" => Val::Duration(text.parse().map_err(|_| wrong())?),
         "type" => Val::Type(Kind::named(text).ok_or_else(|| format!("no type {text}"))?),
         "map" => {
             let mut map = MapVal::default();

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::error::EvalError;
 use super::kind::Kind;
 use super::limits::{Budget, Limits};
-use super::node::{Call, Entry, Index, Item, Node, OptMap, Path, Root, Select, To};
+use super::node::{Binary, Bind, Call, Entry, Index, Item, Node, OptMap, Path, Root, Select, To};
 use super::ops;
 use super::value::{MapVal, Val};
 
@@ -54,23 +54,16 @@ impl<'a> Machine<'a> {
             Node::HasField(select) => self.has_field(select),
             Node::Index(index) => self.index(index),
             Node::Not(operand) => self.not(operand),
-            Node::Negate(operand) => ops::negate(&self.eval(operand)?),
+            Node::Negate(operand) => self.negate(operand),
             Node::And(terms) => self.logic(terms, false),
             Node::Or(terms) => self.logic(terms, true),
             Node::Cond(parts) => self.conditional(parts),
-            Node::Binary(binary) => {
-                let left = self.eval(&binary.left)?;
-                let right = self.eval(&binary.right)?;
-                binary.op.apply(&mut self.budget, left, right)
-            }
+            Node::Binary(binary) => self.binary(binary),
             Node::List(items) => self.list(items),
             Node::Map(entries) => self.map(entries),
             Node::Call(call) => self.call(call),
             Node::Loop(looped) => self.looped(looped),
-            Node::Bind(bind) => {
-                self.slots[bind.slot] = self.eval(&bind.value)?;
-                self.eval(&bind.body)
-            }
+            Node::Bind(bind) => self.bind(bind),
             Node::OptMap(map) => self.opt_map(map),
         }
     }
@@ -85,6 +78,21 @@ impl<'a> Machine<'a> {
 
     fn not(&mut self, operand: &'a Node) -> Result<Val<'a>, EvalError> {
         self.test(operand, "!").map(|flag| Val::Bool(!flag))
+    }
+
+    fn negate(&mut self, operand: &'a Node) -> Result<Val<'a>, EvalError> {
+        ops::negate(&self.eval(operand)?)
+    }
+
+    fn binary(&mut self, binary: &'a Binary) -> Result<Val<'a>, EvalError> {
+        let left = self.eval(&binary.left)?;
+        let right = self.eval(&binary.right)?;
+        binary.op.apply(&mut self.budget, left, right)
+    }
+
+    fn bind(&mut self, bind: &'a Bind) -> Result<Val<'a>, EvalError> {
+        self.slots[bind.slot] = self.eval(&bind.value)?;
+        self.eval(&bind.body)
     }
 
     fn conditional(&mut self, parts: &'a [Node; 3]) -> Result<Val<'a>, EvalError> {
@@ -179,11 +187,11 @@ impl<'a> Machine<'a> {
 
     fn index(&mut self, index: &'a Index) -> Result<Val<'a>, EvalError> {
         let operand = self.eval(&index.operand)?;
-        let key = self.eval(&index.index)?;
+        let key = self.eval(&index.key)?;
         if index.optional {
             return optional_member(operand, &key);
         }
-        member(operand, &key, || match &index.index {
+        member(operand, &key, || match &index.key {
             // A literal may be named, a value of the object may not.
             Node::Const(Val::Text(key)) => format!("['{key}']").into(),
             Node::Const(Val::Int(at)) => format!("[{at}]").into(),

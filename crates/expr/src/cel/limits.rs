@@ -6,7 +6,8 @@ use super::error::EvalError;
 /// keep a worker busy for minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Steps: one per operation, per element visited and per 64 bytes of text looked at.
+    /// Steps: one per operation, per element and per 64 bytes of text looked at, and a few for
+    /// every turn of a macro.
     pub steps: u64,
     /// Bytes of the strings, lists and maps that the evaluation builds, all together.
     pub built_bytes: usize,

@@ -80,25 +80,7 @@ impl<'e> Lowering<'e> {
         if self.depth > 2 * MAX_DEPTH {
             return Err(CompileError::TooDeep { limit: MAX_DEPTH });
         }
-        let (node, known) = match &expr.expr {
-            Expr::Literal(literal) => constant(literal),
-            Expr::Ident(name) => self.name(name)?,
-            Expr::Select(select) => self.select(select)?,
-            Expr::Call(call) => self.call(call)?,
-            Expr::List(list) => self.list(list)?,
-            Expr::Map(map) => self.map(map)?,
-            Expr::Comprehension(comprehension) => self.comprehension(comprehension)?,
-            Expr::Struct(message) => {
-                return Err(CompileError::Unsupported {
-                    what: format!("the message '{}'", printable(&message.type_name, 80)).into(),
-                });
-            }
-            Expr::Unspecified => {
-                return Err(CompileError::Unsupported {
-                    what: "an empty expression".into(),
-                });
-            }
-        };
+        let (node, known) = self.dispatch(expr)?;
         self.depth -= 1;
         let known = if self.environment.check {
             known
@@ -106,6 +88,25 @@ impl<'e> Lowering<'e> {
             Type::Dyn
         };
         Ok((fold(node), known))
+    }
+
+    /// Does nothing but branch: what recursion goes through keeps no values of its own, so that
+    /// the deepest expression fits a small stack.
+    fn dispatch(&mut self, expr: &'e IdedExpr) -> Result<Typed, CompileError> {
+        match &expr.expr {
+            Expr::Literal(literal) => Ok(constant(literal)),
+            Expr::Ident(name) => self.name(name),
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => self.list(list),
+            Expr::Map(map) => self.map(map),
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
+            Expr::Struct(message) => {
+                let name = printable(&message.type_name, 80);
+                Err(unsupported(format!("the message '{name}'")))
+            }
+            Expr::Unspecified => Err(unsupported("an empty expression")),
+        }
     }
 
     /// The variable of this name. A leading dot skips the variables of macros.
@@ -162,7 +163,7 @@ impl<'e> Lowering<'e> {
             Type::Optional(value) if value.may_be(Kinds::of(&[Kind::Map])) => {
                 Type::optional(Type::Dyn)
             }
-            known => return Err(no_overload(&format!(".{}", select.field), &[known.clone()])),
+            _ => return Err(no_overload(&format!(".{}", select.field), &[known])),
         };
         let field = select.field.as_str().into();
         Ok(match (operand, select.test) {
@@ -192,54 +193,63 @@ impl<'e> Lowering<'e> {
     fn call(&mut self, call: &'e CallExpr) -> Result<Typed, CompileError> {
         let args = call.args.as_slice();
         if let Some(target) = &call.target {
-            if let Some(expanded) = self.receiver_macro(target, &call.func_name, args)? {
-                return Ok(expanded);
-            }
-            if let Some(namespace) = self.qualified(target) {
-                let name = format!("{namespace}.{}", call.func_name);
-                if library::is_known(&name) {
-                    return self.function(&name, false, args.iter());
-                }
-                // A type name can be a receiver; anything else is no value at all.
-                if Kind::named(&namespace).is_none() {
-                    return Err(unknown_member(&namespace, &name));
-                }
-            }
-            return self.function(
-                &call.func_name,
-                true,
-                std::iter::once(&**target).chain(args),
-            );
+            return self.method(target, &call.func_name, args);
         }
         match (call.func_name.as_str(), args) {
             (operators::LOGICAL_AND, args) => self.logic(args, true),
             (operators::LOGICAL_OR, args) => self.logic(args, false),
-            (operators::LOGICAL_NOT, [operand]) => {
-                let (node, known) = self.lower(operand)?;
-                if !known.may_be(library::params::BOOL) {
-                    return Err(no_overload("!", &[known]));
-                }
-                Ok((Node::Not(Box::new(node)), Type::BOOL))
-            }
-            (operators::NEGATE, [operand]) => {
-                let (node, known) = self.lower(operand)?;
-                if !known.may_be(Kinds::of(&[Kind::Int, Kind::Double, Kind::Duration])) {
-                    return Err(no_overload("-", &[known]));
-                }
-                Ok((Node::Negate(Box::new(node)), known))
-            }
+            (operators::LOGICAL_NOT, [operand]) => self.not(operand),
+            (operators::NEGATE, [operand]) => self.negate(operand),
             (operators::CONDITIONAL, [condition, then, otherwise]) => {
                 self.conditional(condition, then, otherwise)
             }
             (operators::INDEX, [operand, index]) => self.index(operand, index, false),
             (operators::OPT_INDEX, [operand, index]) => self.index(operand, index, true),
             (operators::OPT_SELECT, [operand, field]) => self.optional_select(operand, field),
-            (name, [left, right]) if Op::named(name).is_some() => {
-                let op = Op::named(name).unwrap_or(Op::Equal);
-                self.binary(op, left, right)
-            }
-            (name, args) => self.function(name.trim_start_matches('.'), false, args.iter()),
+            (name, args) => match (Op::named(name), args) {
+                (Some(op), [left, right]) => self.binary(op, left, right),
+                _ => self.function(name.trim_start_matches('.'), false, args.iter()),
+            },
         }
+    }
+
+    /// `target.name(…)`: a macro, a function of a namespace or a method.
+    fn method(
+        &mut self,
+        target: &'e IdedExpr,
+        name: &str,
+        args: &'e [IdedExpr],
+    ) -> Result<Typed, CompileError> {
+        if let Some(expanded) = self.receiver_macro(target, name, args) {
+            return expanded;
+        }
+        if let Some(namespace) = self.qualified(target) {
+            let name = format!("{namespace}.{name}");
+            if library::is_known(&name) {
+                return self.function(&name, false, args.iter());
+            }
+            // A type name can be a receiver; anything else is no value at all.
+            if Kind::named(&namespace).is_none() {
+                return Err(unknown_member(&namespace, &name));
+            }
+        }
+        self.function(name, true, std::iter::once(target).chain(args))
+    }
+
+    fn not(&mut self, operand: &'e IdedExpr) -> Result<Typed, CompileError> {
+        let (node, known) = self.lower(operand)?;
+        if !known.may_be(library::params::BOOL) {
+            return Err(no_overload("!", &[known]));
+        }
+        Ok((Node::Not(Box::new(node)), Type::BOOL))
+    }
+
+    fn negate(&mut self, operand: &'e IdedExpr) -> Result<Typed, CompileError> {
+        let (node, known) = self.lower(operand)?;
+        if !known.may_be(Kinds::of(&[Kind::Int, Kind::Double, Kind::Duration])) {
+            return Err(no_overload("-", &[known]));
+        }
+        Ok((Node::Negate(Box::new(node)), known))
     }
 
     fn logic(&mut self, args: &'e [IdedExpr], conjunction: bool) -> Result<Typed, CompileError> {
@@ -350,7 +360,7 @@ impl<'e> Lowering<'e> {
             }
             (operand, _) => Node::Index(Box::new(Index {
                 operand,
-                index,
+                key: index,
                 optional,
             })),
         };
@@ -412,9 +422,7 @@ impl<'e> Lowering<'e> {
         let mut known: Option<(Type, Type)> = None;
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
-                return Err(CompileError::Unsupported {
-                    what: "a message field in a map".into(),
-                });
+                return Err(unsupported("a message field in a map"));
             };
             let (key, key_type) = self.lower(&entry.key)?;
             if !key_type.may_be(Kinds::of(&[
@@ -502,7 +510,7 @@ fn compile_patterns(overloads: &[&Function], args: &mut [Node]) -> Result<(), Co
         if let Node::Const(Val::Text(pattern)) = arg
             && wanted
         {
-            *arg = Node::Const(library::standard::literal_pattern(pattern).map_err(|_| {
+            *arg = Node::Const(library::pattern::literal(pattern).map_err(|_| {
                 CompileError::Pattern {
                     problem: printable(pattern, 160).into(),
                 }
@@ -543,6 +551,10 @@ fn optional_value(place: &str, known: Type) -> Result<Type, CompileError> {
     }
 }
 
+fn unsupported(what: impl Into<Box<str>>) -> CompileError {
+    CompileError::Unsupported { what: what.into() }
+}
+
 fn no_overload(name: &str, types: &[Type]) -> CompileError {
     CompileError::Overload {
         call: call_text(name, types.iter().map(Type::to_string)),
@@ -571,7 +583,7 @@ fn fold(node: Node) -> Node {
         Node::Not(operand) | Node::Negate(operand) => is_const(operand),
         Node::Binary(binary) => is_const(&binary.left) && is_const(&binary.right),
         Node::Select(select) | Node::HasField(select) => is_const(&select.operand),
-        Node::Index(index) => is_const(&index.operand) && is_const(&index.index),
+        Node::Index(index) => is_const(&index.operand) && is_const(&index.key),
         Node::Call(call) => call.args.iter().all(is_const),
         Node::List(items) => items.iter().all(|item| is_const(&item.value)),
         Node::Map(entries) => entries

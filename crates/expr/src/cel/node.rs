@@ -138,7 +138,7 @@ pub(super) struct Select {
 #[derive(Debug)]
 pub(super) struct Index {
     pub(super) operand: Node,
-    pub(super) index: Node,
+    pub(super) key: Node,
     pub(super) optional: bool,
 }
 

@@ -330,11 +330,12 @@ pub(super) fn negate<'a>(value: &Val<'a>) -> Result<Val<'a>, EvalError> {
 /// The order of two values of one type, or of two numbers; nothing if they have none.
 pub(super) fn order(left: &Val<'_>, right: &Val<'_>) -> Option<Ordering> {
     match (left, right) {
-        (Val::Int(left), Val::Int(right)) => Some(left.cmp(right)),
+        (Val::Int(left), Val::Int(right)) | (Val::Duration(left), Val::Duration(right)) => {
+            Some(left.cmp(right))
+        }
         (Val::Bool(left), Val::Bool(right)) => Some(left.cmp(right)),
         (Val::Bytes(left), Val::Bytes(right)) => Some(left.cmp(right)),
         (Val::Timestamp(left), Val::Timestamp(right)) => Some(left.cmp(right)),
-        (Val::Duration(left), Val::Duration(right)) => Some(left.cmp(right)),
         (left, right) => match (left.as_str(), right.as_str()) {
             (Some(left), Some(right)) => Some(left.cmp(right)),
             _ => number_order(left, right),
@@ -392,13 +393,14 @@ pub(super) fn equal(
     Ok(match (left, right) {
         (Val::Null, Val::Null) => true,
         (Val::Bool(left), Val::Bool(right)) => left == right,
-        (Val::Int(left), Val::Int(right)) => left == right,
+        (Val::Int(left), Val::Int(right)) | (Val::Duration(left), Val::Duration(right)) => {
+            left == right
+        }
         (Val::Bytes(left), Val::Bytes(right)) => {
             budget.charge_text(left.len())?;
             left == right
         }
         (Val::Timestamp(left), Val::Timestamp(right)) => left == right,
-        (Val::Duration(left), Val::Duration(right)) => left == right,
         (Val::Type(left), Val::Type(right)) => left == right,
         (Val::Optional(left), Val::Optional(right)) => match (left, right) {
             (None, None) => true,

@@ -8,6 +8,7 @@
 
 use std::rc::Rc;
 
+use super::kind::Kinds;
 use super::library::Looks;
 use super::node::{Loop, Node, Path, Root, To, Vars, Yield};
 use super::ops::Op;
@@ -102,8 +103,8 @@ impl Analysis {
             }
             Node::Index(index) => {
                 let operand = self.visit(&index.operand);
-                self.visit(&index.index);
-                let hop = match &index.index {
+                self.visit(&index.key);
+                let hop = match &index.key {
                     Node::Const(Val::Text(key)) => Hop::Member(key.as_str().into()),
                     _ => Hop::Any,
                 };
@@ -147,7 +148,7 @@ impl Analysis {
                 let mut result = Origin::default();
                 for function in &call.overloads {
                     for (at, arg) in args.iter().enumerate() {
-                        let inside = function.param(at).is_some_and(|kinds| kinds.holds_values());
+                        let inside = function.param(at).is_some_and(Kinds::holds_values);
                         match function.reads {
                             Looks::Through => result = result.join(arg.clone()),
                             Looks::Whole if inside => self.mark(arg, Extent::Whole),
@@ -229,21 +230,15 @@ impl Analysis {
                 Origin::default()
             }
             Yield::List { filter, item } => {
-                filter.iter().for_each(|filter| {
-                    self.visit(filter);
-                });
+                self.visit_filter(filter.as_ref());
                 Origin::built(self.visit(item))
             }
             Yield::Map { filter, value } => {
-                filter.iter().for_each(|filter| {
-                    self.visit(filter);
-                });
+                self.visit_filter(filter.as_ref());
                 Origin::built(self.visit(value))
             }
             Yield::MapEntries { filter, entry } => {
-                filter.iter().for_each(|filter| {
-                    self.visit(filter);
-                });
+                self.visit_filter(filter.as_ref());
                 let entry = self.visit(entry);
                 Origin::built(self.step(&entry, &Hop::Any))
             }
@@ -251,6 +246,12 @@ impl Analysis {
                 self.visit(key);
                 Origin::built(element)
             }
+        }
+    }
+
+    fn visit_filter(&mut self, filter: Option<&Node>) {
+        if let Some(filter) = filter {
+            self.visit(filter);
         }
     }
 

@@ -194,7 +194,7 @@ pub(super) enum MapRef<'v, 'a> {
     Built(&'v MapVal<'a>),
 }
 
-impl<'v, 'a> MapRef<'v, 'a> {
+impl<'a> MapRef<'_, 'a> {
     pub(super) fn len(self) -> usize {
         match self {
             MapRef::Json(members) => members.len(),

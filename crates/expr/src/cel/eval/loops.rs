@@ -11,6 +11,9 @@ use super::super::ops;
 use super::super::value::{MapVal, Val, sorted};
 use super::{Machine, insert};
 
+/// What setting up one turn of a loop costs.
+const ELEMENT: u64 = 4;
+
 type Flow = Result<ControlFlow<()>, EvalError>;
 
 const NEXT: Flow = Ok(ControlFlow::Continue(()));
@@ -172,7 +175,7 @@ impl<'a> Machine<'a> {
         match self.eval(&looped.range)? {
             Val::Json(Json::Array(items)) => {
                 for (at, item) in items.iter().enumerate() {
-                    self.budget.charge(1)?;
+                    self.budget.charge(ELEMENT)?;
                     self.assign_element(looped.vars, at, Val::from_json(item));
                     if body(self, items.len() - at)?.is_break() {
                         break;
@@ -182,7 +185,7 @@ impl<'a> Machine<'a> {
             }
             Val::List(items) => {
                 for (at, item) in items.iter().enumerate() {
-                    self.budget.charge(1)?;
+                    self.budget.charge(ELEMENT)?;
                     self.assign_element(looped.vars, at, item.clone());
                     if body(self, items.len() - at)?.is_break() {
                         break;
@@ -193,7 +196,7 @@ impl<'a> Machine<'a> {
             Val::Json(Json::Object(members)) => {
                 let entries = sorted(members);
                 for (at, (key, value)) in entries.iter().enumerate() {
-                    self.budget.charge(1)?;
+                    self.budget.charge(ELEMENT)?;
                     self.assign_entry(looped.vars, Val::Str(key), || Val::from_json(value));
                     if body(self, entries.len() - at)?.is_break() {
                         break;
@@ -203,7 +206,7 @@ impl<'a> Machine<'a> {
             }
             Val::Map(map) => {
                 for (at, (key, value)) in map.entries().iter().enumerate() {
-                    self.budget.charge(1)?;
+                    self.budget.charge(ELEMENT)?;
                     self.assign_entry(looped.vars, key.clone(), || value.clone());
                     if body(self, map.entries().len() - at)?.is_break() {
                         break;

@@ -6,7 +6,7 @@ use super::super::error::EvalError;
 use super::super::kind::Kind;
 use super::super::limits::Budget;
 use super::super::ops::{OVERFLOW, number_order};
-use super::super::value::Val;
+use super::super::value::{ListRef, Val};
 use super::params::{DOUBLE, INT, LIST, NUMBER, UINT};
 use super::{Function, Ret, function};
 
@@ -108,11 +108,9 @@ fn extreme<'a>(
     wanted: Ordering,
 ) -> Result<Val<'a>, EvalError> {
     let numbers: Vec<Val<'a>> = match args {
-        [list] if list.as_list().is_some() => list
-            .as_list()
-            .into_iter()
-            .flat_map(|list| list.iter())
-            .collect(),
+        [list] if list.as_list().is_some() => {
+            list.as_list().into_iter().flat_map(ListRef::iter).collect()
+        }
         numbers => numbers.to_vec(),
     };
     budget.charge_items(numbers.len())?;

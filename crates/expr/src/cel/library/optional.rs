@@ -4,7 +4,7 @@ use super::super::error::EvalError;
 use super::super::eval::unshare;
 use super::super::kind::{Kind, Kinds};
 use super::super::limits::Budget;
-use super::super::value::Val;
+use super::super::value::{ListRef, Val};
 use super::params::{ANY, LIST};
 use super::{Function, Looks, Ret, function, method};
 
@@ -88,7 +88,7 @@ fn is_zero(value: &Val<'_>) -> bool {
 /// The values of the optionals in a list that have one.
 fn unwrap<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     let mut values = Vec::new();
-    for item in args[0].as_list().into_iter().flat_map(|list| list.iter()) {
+    for item in args[0].as_list().into_iter().flat_map(ListRef::iter) {
         budget.charge(1)?;
         match item {
             Val::Optional(None) => {}

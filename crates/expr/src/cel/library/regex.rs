@@ -5,8 +5,7 @@ use super::super::kind::Kind;
 use super::super::limits::Budget;
 use super::super::value::Val;
 use super::params::{INT, PATTERN, STRING};
-use super::standard::pattern;
-use super::{Function, Ret, method, text};
+use super::{Function, Ret, method, pattern, text};
 
 pub(in super::super) const FUNCTIONS: &[Function] = &[
     method("find", &[STRING, PATTERN], Ret::Is(Kind::String), find),
@@ -26,7 +25,7 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
 
 fn find<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     budget.charge_text(8 * text(args, 0).len())?;
-    let regex = pattern(budget, "find", args, 1)?;
+    let regex = pattern::argument(budget, "find", args, 1)?;
     Ok(match regex.find(text(args, 0)) {
         Some(found) => args[0].part(found.range()),
         None => Val::Str(""),
@@ -41,7 +40,7 @@ fn find_all<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalEr
         Some(Val::Int(most)) => usize::try_from(*most).unwrap_or(usize::MAX),
         _ => usize::MAX,
     };
-    let regex = pattern(budget, "findAll", args, 1)?;
+    let regex = pattern::argument(budget, "findAll", args, 1)?;
     let mut parts = Vec::new();
     for found in regex.find_iter(whole).take(most) {
         budget.charge(1)?;

@@ -91,6 +91,16 @@ enum Identifier {
     Word(Box<str>),
 }
 
+impl Identifier {
+    fn parse(text: &str) -> Option<Identifier> {
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            decimal(text).map(Identifier::Number)
+        } else {
+            is_word(text).then(|| Identifier::Word(text.into()))
+        }
+    }
+}
+
 impl Version {
     fn parse(text: &str) -> Option<Version> {
         let (core, build) = match text.split_once('+') {
@@ -116,12 +126,7 @@ impl Version {
         let pre_release = match pre_release {
             Some(words) => words
                 .split('.')
-                .map(
-                    |word| match word.bytes().all(|byte| byte.is_ascii_digit()) {
-                        true => decimal(word).map(Identifier::Number),
-                        false => is_word(word).then(|| Identifier::Word(word.into())),
-                    },
-                )
+                .map(Identifier::parse)
                 .collect::<Option<_>>()?,
             None => Box::default(),
         };

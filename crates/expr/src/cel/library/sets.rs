@@ -4,7 +4,7 @@ use super::super::error::EvalError;
 use super::super::kind::Kind;
 use super::super::limits::Budget;
 use super::super::ops;
-use super::super::value::Val;
+use super::super::value::{ListRef, Val};
 use super::params::LIST;
 use super::{Function, Ret, function};
 
@@ -30,10 +30,7 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
 ];
 
 fn items<'a>(list: &Val<'a>) -> Vec<Val<'a>> {
-    list.as_list()
-        .into_iter()
-        .flat_map(|list| list.iter())
-        .collect()
+    list.as_list().into_iter().flat_map(ListRef::iter).collect()
 }
 
 fn contains(budget: &mut Budget, whole: &Val<'_>, part: &Val<'_>) -> Result<bool, EvalError> {

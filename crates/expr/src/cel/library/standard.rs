@@ -1,20 +1,14 @@
 //! The functions of the language itself: sizes, text tests, conversions.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
-use regex::{Regex, RegexBuilder};
-
 use super::super::error::EvalError;
 use super::super::kind::Kind;
 use super::super::limits::Budget;
 use super::super::time::{Timestamp, duration_text, parse_duration};
-use super::super::value::Val;
-use super::opaque::Opaque;
+use super::super::value::{ListRef, MapRef, Val};
 use super::params::{
     ANY, BOOL, BYTES, DOUBLE, DURATION, INT, LIST, MAP, PATTERN, STRING, TIMESTAMP, UINT,
 };
-use super::{Function, Looks, Ret, function, method, text};
+use super::{Function, Looks, Ret, function, method, pattern, text};
 
 pub(in super::super) const FUNCTIONS: &[Function] = &[
     function("size", &[STRING], Ret::Is(Kind::Int), size_of_text),
@@ -123,46 +117,15 @@ fn size_of_bytes<'a>(_: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalEr
 }
 
 fn size<'a>(_: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
-    let list = args[0].as_list().map(|list| list.len());
-    let map = || args[0].as_map().map(|map| map.len());
+    let list = args[0].as_list().map(ListRef::len);
+    let map = || args[0].as_map().map(MapRef::len);
     Ok(count(list.or_else(map).unwrap_or_default()))
-}
-
-/// Compiles a regular expression, with a bound on the memory it takes.
-pub(in super::super) fn compile_pattern(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(pattern)
-        .size_limit(1 << 20)
-        .dfa_size_limit(1 << 20)
-        .nest_limit(50)
-        .build()
-}
-
-/// The regular expression in an argument: compiled with the program if it is a literal, now if it
-/// is computed.
-pub(in super::super) fn pattern<'v>(
-    budget: &mut Budget,
-    function: &'static str,
-    args: &'v [Val<'_>],
-    at: usize,
-) -> Result<Cow<'v, Regex>, EvalError> {
-    if let Some(Val::Opaque(opaque)) = args.get(at)
-        && let Opaque::Pattern(regex) = &**opaque
-    {
-        return Ok(Cow::Borrowed(regex));
-    }
-    let pattern = text(args, at);
-    // Compiling takes microseconds per byte of the pattern.
-    budget.charge(200 + 20 * pattern.len() as u64)?;
-    match compile_pattern(pattern) {
-        Ok(regex) => Ok(Cow::Owned(regex)),
-        Err(_) => Err(EvalError::argument(function, "invalid regular expression")),
-    }
 }
 
 fn matches<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     let subject = text(args, 0);
     budget.charge_text(subject.len() * 8)?;
-    let regex = pattern(budget, "matches", args, 1)?;
+    let regex = pattern::argument(budget, "matches", args, 1)?;
     Ok(Val::Bool(regex.is_match(subject)))
 }
 
@@ -306,9 +269,4 @@ fn duration<'a>(_: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> 
             )),
         },
     }
-}
-
-/// A literal pattern, ready to be a constant of a program.
-pub(in super::super) fn literal_pattern(pattern: &str) -> Result<Val<'static>, regex::Error> {
-    compile_pattern(pattern).map(|regex| Val::Opaque(Arc::new(Opaque::Pattern(regex))))
 }

@@ -3,7 +3,7 @@
 use super::super::error::EvalError;
 use super::super::kind::Kind;
 use super::super::limits::Budget;
-use super::super::value::Val;
+use super::super::value::{ListRef, Val};
 use super::params::{INT, LIST, STRING};
 use super::{Function, Ret, function, int, method, text};
 
@@ -139,7 +139,7 @@ fn join<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError>
     for (at, item) in args[0]
         .as_list()
         .into_iter()
-        .flat_map(|list| list.iter())
+        .flat_map(ListRef::iter)
         .enumerate()
     {
         let Some(part) = item.as_str() else {

@@ -6,7 +6,7 @@ use super::super::error::EvalError;
 use super::super::kind::Kind;
 use super::super::limits::Budget;
 use super::super::time::duration_text;
-use super::super::value::Val;
+use super::super::value::{ListRef, Val};
 use super::params::{LIST, STRING};
 use super::{Function, Ret, method, text};
 
@@ -22,7 +22,7 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[method(
 
 fn format<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     let template = text(args, 0);
-    let mut values = args[1].as_list().into_iter().flat_map(|list| list.iter());
+    let mut values = args[1].as_list().into_iter().flat_map(ListRef::iter);
     let mut out = String::new();
     let mut rest = template;
     while let Some(at) = rest.find('%') {

@@ -1,6 +1,7 @@
 //! URLs, read the way Kubernetes reads them: absolute, or an absolute path.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::super::error::EvalError;
@@ -42,7 +43,7 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
         Ok(part(&args[0], |url| split_port(&url.host).1.to_owned()))
     }),
     method("getEscapedPath", &[URL], TO_TEXT, |_, args| {
-        Ok(part(&args[0], |url| url.escaped_path()))
+        Ok(part(&args[0], Url::escaped_path))
     }),
     method("getQuery", &[URL], Ret::Is(Kind::Map), query),
 ];
@@ -152,8 +153,8 @@ impl Url {
             if is_plain_path_byte(byte) {
                 escaped.push(char::from(byte));
             } else {
-                escaped.push('%');
-                escaped.push_str(&format!("{byte:02X}"));
+                // Writing to a string does not fail.
+                let _ = write!(escaped, "%{byte:02X}");
             }
         }
         escaped

@@ -6,7 +6,7 @@ use super::super::error::CompileError;
 use super::super::kind::{Kind, Kinds, Type};
 use super::super::library::params;
 use super::super::node::{Bind, Loop, Node, OptMap, Vars, Yield};
-use super::{Lowering, Typed, no_overload};
+use super::{Lowering, Typed, no_overload, unsupported};
 
 impl<'e> Lowering<'e> {
     /// The macros of the language arrive expanded to a fold over an accumulator. Its first value
@@ -15,13 +15,10 @@ impl<'e> Lowering<'e> {
         &mut self,
         fold: &'e ComprehensionExpr,
     ) -> Result<Typed, CompileError> {
-        let shape = shape(fold).ok_or(CompileError::Unsupported {
-            what: "this comprehension".into(),
-        })?;
-        let vars = [fold.iter_var.as_str()];
-        self.looped(&fold.iter_range, &vars, |this, key| {
-            this.yields(&shape, key)
-        })
+        match shape(fold) {
+            Some(shape) => self.looped(&fold.iter_range, &[&fold.iter_var], &shape),
+            None => Err(unsupported("this comprehension")),
+        }
     }
 
     /// The macros that the parser leaves as method calls.
@@ -30,24 +27,18 @@ impl<'e> Lowering<'e> {
         target: &'e IdedExpr,
         name: &str,
         args: &'e [IdedExpr],
-    ) -> Result<Option<Typed>, CompileError> {
+    ) -> Option<Result<Typed, CompileError>> {
         let shape = match (name, args) {
             ("bind", [variable, value, body]) if is_namespace(self, target, "cel") => {
-                return self.bind(variable, value, body).map(Some);
+                return Some(self.bind(variable, value, body));
             }
             ("optMap", [variable, body]) => {
-                return self.opt_map(target, variable, body, false).map(Some);
+                return Some(self.opt_map(target, variable, body, false));
             }
             ("optFlatMap", [variable, body]) => {
-                return self.opt_map(target, variable, body, true).map(Some);
+                return Some(self.opt_map(target, variable, body, true));
             }
-            ("sortBy", [variable, key]) => {
-                let vars = [variable_name("sortBy", variable)?];
-                let shape = Shape::SortedBy(key);
-                return self
-                    .looped(target, &vars, |this, key| this.yields(&shape, key))
-                    .map(Some);
-            }
+            ("sortBy", [_, key]) => Shape::SortedBy(key),
             ("all", [_, _, predicate]) => Shape::All(predicate),
             ("exists", [_, _, predicate]) => Shape::Exists(predicate),
             ("existsOne" | "exists_one", [_, _, predicate]) => Shape::ExistsOne(predicate),
@@ -57,10 +48,23 @@ impl<'e> Lowering<'e> {
             ("transformMap", [_, _, filter, value]) => Shape::Map(Some(filter), value),
             ("transformMapEntry", [_, _, entry]) => Shape::MapEntries(None, entry),
             ("transformMapEntry", [_, _, filter, entry]) => Shape::MapEntries(Some(filter), entry),
-            _ => return Ok(None),
+            _ => return None,
         };
-        let macro_name = shape.two_variable_name();
+        Some(self.with_variables(target, args, &shape))
+    }
+
+    /// A loop whose variables are the first arguments of the macro.
+    fn with_variables(
+        &mut self,
+        target: &'e IdedExpr,
+        args: &'e [IdedExpr],
+        shape: &Shape<'e>,
+    ) -> Result<Typed, CompileError> {
+        let macro_name = shape.name();
         let first = variable_name(macro_name, &args[0])?;
+        if matches!(shape, Shape::SortedBy(_)) {
+            return self.looped(target, &[first], shape);
+        }
         let second = variable_name(macro_name, &args[1])?;
         if first == second {
             return Err(CompileError::Macro {
@@ -68,19 +72,15 @@ impl<'e> Lowering<'e> {
                 problem: "the two variables need different names",
             });
         }
-        self.looped(target, &[first, second], |this, key| {
-            this.yields(&shape, key)
-        })
-        .map(Some)
+        self.looped(target, &[first, second], shape)
     }
 
-    /// A loop over `range` with its variables in scope while `body` is lowered. The body gets the
-    /// type of the first variable.
+    /// A loop over `range` with its variables in scope while the parts of the macro are lowered.
     fn looped(
         &mut self,
         range: &'e IdedExpr,
         names: &[&'e str],
-        body: impl FnOnce(&mut Self, Type) -> Result<(Yield, Type), CompileError>,
+        shape: &Shape<'e>,
     ) -> Result<Typed, CompileError> {
         let (range, range_type) = self.lower(range)?;
         let types = match (&range_type, names.len()) {
@@ -101,7 +101,7 @@ impl<'e> Lowering<'e> {
             [first, second] => Vars::Two(first, second),
             _ => Vars::One(slots[0]),
         };
-        let lowered = body(self, key);
+        let lowered = self.yields(shape, key);
         self.scope.truncate(before);
         let (yields, result) = lowered?;
         // Sorting keeps the elements of the range, and with them their type.
@@ -119,6 +119,7 @@ impl<'e> Lowering<'e> {
         ))
     }
 
+    /// What the macro makes of the elements. `key` is the type of the first variable.
     fn yields(&mut self, shape: &Shape<'e>, key: Type) -> Result<(Yield, Type), CompileError> {
         Ok(match shape {
             Shape::All(predicate) => (Yield::All(self.predicate("all", predicate)?), Type::BOOL),
@@ -250,7 +251,7 @@ enum Shape<'e> {
 }
 
 impl Shape<'_> {
-    fn two_variable_name(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Shape::All(_) => "all",
             Shape::Exists(_) => "exists",
