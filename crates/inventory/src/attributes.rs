@@ -25,6 +25,23 @@ use crate::canonical::{self, CanonicalJson, CanonicalRef, Out, Slot};
 
 const SEPARATOR: char = '\n';
 
+/// The pieces of a text of names or values; a text without pieces has one empty piece.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut start = 0;
+    memchr::memchr_iter(SEPARATOR as u8, text.as_bytes())
+        .chain(iter::once(text.len()))
+        .map(move |end| {
+            let piece = &text[start..end];
+            start = end + 1;
+            piece
+        })
+}
+
+/// The quoted name in the text that stands before a value: a brace or comma, the name, a colon.
+fn quoted_name(before: &str) -> CanonicalRef<'_> {
+    CanonicalRef::trusted(&before[1..before.len() - 1])
+}
+
 /// Borrowed attributes: an object, or `null` for a row that has none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Attributes<'a> {
@@ -61,25 +78,24 @@ impl<'a> Attributes<'a> {
 
     /// Pairs of "text before the value" and value.
     fn pieces(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let pieces = iter::zip(self.names.split(SEPARATOR), self.values.split(SEPARATOR));
-        pieces.take_while(|(name, _)| !name.is_empty())
+        let pairs = iter::zip(pieces(self.names), pieces(self.values));
+        pairs.take_while(|(before, _)| !before.is_empty())
     }
 
     /// Name and value of each attribute, in name order.
     pub fn iter(self) -> impl Iterator<Item = (Cow<'a, str>, CanonicalRef<'a>)> {
         self.pieces().map(|(before, value)| {
-            let quoted = CanonicalRef::trusted(&before[1..before.len() - 1]);
-            (
-                quoted.text().unwrap_or_default(),
-                CanonicalRef::trusted(value),
-            )
+            let name = quoted_name(before).text().unwrap_or_default();
+            (name, CanonicalRef::trusted(value))
         })
     }
 
     /// The value of one attribute, found without decoding any other.
     pub fn get(self, name: &str) -> Option<CanonicalRef<'a>> {
-        self.iter()
-            .find_map(|(found, value)| (found == name).then_some(value))
+        let names = pieces(self.names).take_while(|before| !before.is_empty());
+        let mut candidates = names.enumerate();
+        let (index, _) = candidates.find(|(_, before)| quoted_name(before).is_text(name))?;
+        pieces(self.values).nth(index).map(CanonicalRef::trusted)
     }
 
     /// Writes the attributes as JSON.
@@ -95,6 +111,15 @@ impl<'a> Attributes<'a> {
         out.put("}");
     }
 
+    /// The length of the attributes as JSON.
+    pub fn json_len(self) -> usize {
+        if self.names.is_empty() {
+            return if self.is_null() { 4 } else { 2 };
+        }
+        let separators = memchr::memchr_iter(SEPARATOR as u8, self.names.as_bytes()).count();
+        self.names.len() + self.values.len() - 2 * separators + 1
+    }
+
     /// The attributes as one JSON text.
     pub fn to_json(self) -> CanonicalJson {
         CanonicalJson::trusted(|text| self.write_json(text))
@@ -105,8 +130,7 @@ impl<'a> Attributes<'a> {
         if self.names != other.names {
             return self.to_json().as_bytes().cmp(other.to_json().as_bytes());
         }
-        let mut values =
-            iter::zip(self.values.split(SEPARATOR), other.values.split(SEPARATOR)).peekable();
+        let mut values = iter::zip(pieces(self.values), pieces(other.values)).peekable();
         while let Some((a, b)) = values.next() {
             if a != b {
                 // One number may be the beginning of another; then what follows it decides.

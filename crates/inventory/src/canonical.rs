@@ -21,8 +21,7 @@ mod writer;
 
 use std::fmt;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 pub use number::{NotFinite, float, number, signed, unsigned};
@@ -145,13 +144,5 @@ impl Serialize for CanonicalRef<'_> {
             View::List(items) => serializer.collect_seq(items),
             View::Object(members) => serializer.collect_map(members),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for CanonicalJson {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value =
-            Value::deserialize(deserializer).map_err(|_| D::Error::custom("not a JSON value"))?;
-        Ok(CanonicalJson::from(&value))
     }
 }

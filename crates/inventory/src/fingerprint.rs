@@ -22,15 +22,6 @@ use crate::row::Row;
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// The digest of some rows that come in canonical order.
-    pub fn of_sorted<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
-        let mut items = ItemsDigest::new();
-        for row in rows {
-            items.row(row);
-        }
-        items.finish().0
-    }
-
     /// The parts digest.
     pub fn of_parts(checksums: impl IntoIterator<Item = Fingerprint>) -> Self {
         let mut digest = Hashing::default();

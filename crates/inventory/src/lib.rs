@@ -23,7 +23,51 @@
 //! | [`fingerprint`] | digests of content, of part sets and of rollups |
 //! | [`rollup`] | rows of many namespaces; one row per object if asked for |
 //! | [`envelope`], [`part`], [`split`] | the export document, and several of bounded size |
-//! | [`read`], [`set`] | reading documents back; whether a set of parts is complete |
+//! | [`mod@read`], [`set`] | reading documents back; whether a set of parts is complete |
+//!
+//! From an object to a document, and from a change to a delta:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use kollect_inventory::{
+//!     AttributesBuffer, Delta, Document, Interner, OriginParts, Owner, Pass, Snapshot,
+//! };
+//!
+//! let mut interner = Interner::new();
+//! let origin = interner.origin(OriginParts {
+//!     owner: Owner::Target,
+//!     target_namespace: "team-a",
+//!     target_name: "deployments",
+//!     namespace: "team-a",
+//!     group: "apps",
+//!     version: "v1",
+//!     kind: "Deployment",
+//! });
+//!
+//! // Extraction writes canonical JSON straight into a buffer that it uses again and again.
+//! let mut attributes = AttributesBuffer::new();
+//! attributes.start().attribute("replicas").signed(2);
+//! let two = interner.row(&origin, "api", "uid-abc", attributes.view());
+//! attributes.start().attribute("replicas").signed(3);
+//! let three = interner.row(&origin, "api", "uid-abc", attributes.view());
+//!
+//! let (before, after) = (Snapshot::new([two]), Snapshot::new([three]));
+//! let delta = Delta::between(&before, &after);
+//! assert_eq!(delta.upserts().count(), 1);
+//! assert_eq!(before.apply(&delta), after);
+//!
+//! let pass = Pass::at("2026-01-15T12:00:00Z".parse()?);
+//! let document = Document::whole(Arc::new(pass), before);
+//! assert_eq!(
+//!     document.checksum().to_string(),
+//!     "2f200886f0143234b5ca316d0afe302370a44c34549027d0d5dfe24a9acd7d62"
+//! );
+//! for piece in document.chunks(64 * 1024) {
+//!     // Goes to the network; the document is never in memory as a whole.
+//! #   drop(piece);
+//! }
+//! # Ok::<(), jiff::Error>(())
+//! ```
 //!
 //! Invariants:
 //! - A row's attributes are canonical JSON, written once; comparing, hashing and exporting use

@@ -140,6 +140,21 @@ impl Row {
     pub fn write_json(&self, out: &mut impl Out) {
         #[cfg(test)]
         encodes::count();
+        self.write_identity(out);
+        self.attributes().write_json(out);
+        out.put("}");
+    }
+
+    /// The length of the row as JSON.
+    pub fn json_len(&self) -> usize {
+        #[cfg(test)]
+        encodes::count();
+        let identity = Length::of(|length| self.write_identity(length));
+        identity + self.attributes().json_len() + "}".len()
+    }
+
+    /// Everything before the attributes.
+    fn write_identity(&self, out: &mut impl Out) {
         let origin = self.origin();
         out.put("{\"targetNamespace\":");
         text::string(out, origin.target_namespace());
@@ -160,13 +175,6 @@ impl Row {
         out.put(",\"uid\":");
         text::string(out, &self.uid().text());
         out.put(",\"attributes\":");
-        self.attributes().write_json(out);
-        out.put("}");
-    }
-
-    /// The length of the row as JSON.
-    pub fn json_len(&self) -> usize {
-        Length::of(|length| self.write_json(length))
     }
 
     /// The order of two rows by the bytes of their JSON text, without producing it.

@@ -106,7 +106,7 @@ fn at_most_500_bytes_per_stored_row() {
     );
     let tables = counted - in_rows - in_origins;
     assert!(
-        tables < 32 * NAMESPACES,
+        tables < 64 * NAMESPACES,
         "{tables} bytes to find what is shared"
     );
 

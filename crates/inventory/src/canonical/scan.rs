@@ -5,6 +5,7 @@
 //! is what the types around it guarantee; on anything else it ends early and never panics.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use super::CanonicalRef;
 
@@ -44,16 +45,7 @@ impl<'a> CanonicalRef<'a> {
     pub fn get(self, key: &str) -> Option<CanonicalRef<'a>> {
         let mut members = self.members();
         while let Some((quoted, value)) = members.next_quoted() {
-            if is_plain(quoted) {
-                let found = unquote(quoted);
-                if found == key {
-                    return Some(value);
-                }
-                if found > key {
-                    // Keys ascend, so it cannot come any more.
-                    return None;
-                }
-            } else if decode(quoted) == key {
+            if CanonicalRef::trusted(quoted).is_text(key) {
                 return Some(value);
             }
         }
@@ -75,6 +67,21 @@ impl<'a> CanonicalRef<'a> {
         match self.view() {
             View::Text(text) => Some(text),
             _ => None,
+        }
+    }
+
+    /// Whether the value is this text.
+    pub fn is_text(self, text: &str) -> bool {
+        let quoted = self.as_str();
+        // An escape is longer than what it stands for, so lengths decide most of the time.
+        match quoted.len().cmp(&(text.len() + 2)) {
+            Ordering::Less => false,
+            Ordering::Equal => {
+                quoted.starts_with('"') && unquote(quoted) == text && is_plain(quoted)
+            }
+            Ordering::Greater => {
+                !is_plain(quoted) && self.text().is_some_and(|found| found == text)
+            }
         }
     }
 
@@ -180,11 +187,7 @@ impl<'a> Cursor<'a> {
 fn end_of_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     at += 1;
     loop {
-        let offset = bytes
-            .get(at..)?
-            .iter()
-            .position(|&byte| byte == b'"' || byte == b'\\')?;
-        at += offset;
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
         if bytes[at] == b'"' {
             return Some(at + 1);
         }
@@ -201,7 +204,7 @@ fn end_of_literal(bytes: &[u8], at: usize) -> usize {
 }
 
 fn is_plain(quoted: &str) -> bool {
-    !quoted.as_bytes().contains(&b'\\')
+    memchr::memchr(b'\\', quoted.as_bytes()).is_none()
 }
 
 /// The inside of a quoted string that contains no escapes.

@@ -87,9 +87,22 @@ fn first_special(bytes: &[u8]) -> Option<usize> {
         * 16;
     bytes[clean..]
         .iter()
-        .position(|&byte| is_special(byte))
+        .position(|&byte| SPECIAL[usize::from(byte)])
         .map(|offset| clean + offset)
 }
+
+/// [`is_special`] for single bytes.
+const SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        table[byte as usize] = is_special(byte);
+        if byte == u8::MAX {
+            break table;
+        }
+        byte += 1;
+    }
+};
 
 /// The escape of the character that starts `bytes` and the width of that character, if it needs one.
 fn escape_at(bytes: &[u8]) -> Option<(&'static str, usize)> {

@@ -197,30 +197,83 @@ fn tree<O: Out>(out: &mut O, value: &Value) {
             }
             out.put(if items.is_empty() { "[]" } else { "]" });
         }
-        Value::Object(map) => {
-            // Whether the map of serde_json is ordered depends on features that any crate of the
-            // build may turn on, so the order is looked at, never assumed.
-            if map.keys().is_sorted() {
-                members(out, map.iter());
-            } else {
-                let mut sorted: Vec<_> = map.iter().collect();
-                sorted.sort_unstable_by_key(|(key, _)| *key);
-                members(out, sorted.into_iter());
-            }
-        }
+        Value::Object(map) => object(out, map.iter()),
     }
 }
 
-fn members<'v, O: Out>(out: &mut O, entries: impl Iterator<Item = (&'v String, &'v Value)>) {
+/// Writes members in key order, whatever order they come in.
+///
+/// Whether the map of serde_json is ordered depends on features that any crate of the build may
+/// turn on, so the order is looked at, never assumed.
+fn object<'v, O: Out>(
+    out: &mut O,
+    entries: impl ExactSizeIterator<Item = (&'v String, &'v Value)> + Clone,
+) {
+    if entries.clone().is_sorted_by_key(|(key, _)| key) {
+        members(out, entries);
+    } else {
+        let mut sorted: Vec<_> = entries.collect();
+        sorted.sort_unstable_by_key(|(key, _)| *key);
+        members(out, sorted.into_iter());
+    }
+}
+
+fn members<'v, O: Out>(
+    out: &mut O,
+    entries: impl ExactSizeIterator<Item = (&'v String, &'v Value)>,
+) {
+    let empty = entries.len() == 0;
     let mut separator = "{";
-    let mut empty = true;
     for (key, value) in entries {
         out.put(separator);
         text::string(out, key);
         out.put(":");
         tree(out, value);
         separator = ",";
-        empty = false;
     }
     out.put(if empty { "{}" } else { "}" });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(entries: &[(String, Value)]) -> String {
+        let mut text = String::new();
+        object(&mut text, entries.iter().map(|(key, value)| (key, value)));
+        text
+    }
+
+    #[test]
+    fn members_are_sorted_by_bytes_even_if_the_map_is_not() {
+        let entries = ["b", "", "é", "aa", "B", "a"].map(|key| (key.to_owned(), json!(key)));
+        assert_eq!(
+            written(&entries),
+            r#"{"":"","B":"B","a":"a","aa":"aa","b":"b","é":"é"}"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn insertion_order_does_not_show(
+            entries in prop::collection::btree_map("[a-c\"]{0,3}", 0..9_u8, 0..8),
+            seed in any::<prop::sample::Index>(),
+        ) {
+            let entries: BTreeMap<String, Value> =
+                entries.into_iter().map(|(key, value)| (key, json!(value))).collect();
+            let sorted: Vec<_> = entries.into_iter().collect();
+            let mut shuffled = sorted.clone();
+            if !shuffled.is_empty() {
+                let at = seed.index(shuffled.len());
+                shuffled.rotate_left(at);
+                shuffled[at..].reverse();
+            }
+            prop_assert_eq!(written(&shuffled), written(&sorted));
+        }
+    }
 }

@@ -119,6 +119,9 @@ fn single_attributes_are_read_without_a_tree() {
     );
     assert_eq!(row.get("no").map(CanonicalRef::view), Some(View::Null));
     assert_eq!(row.get("missing"), None);
+    // The raw text of an escaped key is another key.
+    assert_eq!(row.get("a\\\"b"), None);
+    assert_eq!(row.get("\"a\\\"b\""), None);
     assert_eq!(row.get("replicas").expect("there").get("replicas"), None);
     let labels = row.get("labels").expect("there");
     assert_eq!(labels.get("app").map(CanonicalRef::as_str), Some("\"x\""));

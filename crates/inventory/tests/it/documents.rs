@@ -8,8 +8,10 @@ use kollect_inventory::read::ReadDocument;
 use kollect_inventory::set::Incomplete;
 use kollect_inventory::{Document, Owner, Part, Pass, Snapshot, Splitter, join, read};
 use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Map, Value};
 
-use crate::any::{json_of, row, rows, text};
+use crate::any::{json, json_of, row, rows, text};
 
 fn bytes_of(document: &Document) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -33,6 +35,42 @@ fn pass() -> impl Strategy<Value = Arc<Pass>> {
             })
         },
     )
+}
+
+/// JSON with the keys of a document in it, and anything behind them.
+fn any_document() -> impl Strategy<Value = Value> {
+    let keys = select(
+        &[
+            "schemaVersion",
+            "checksum",
+            "generation",
+            "partIndex",
+            "partTotal",
+            "exportedAt",
+            "items",
+            "name",
+            "uid",
+            "attributes",
+        ][..],
+    );
+    let leaf = prop_oneof![
+        Just(Value::from("kollect.dev/v1alpha1")),
+        Just(Value::from("2026-01-15T12:00:00Z")),
+        json(),
+    ];
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
+            prop::collection::vec((keys.clone(), inner), 0..5).prop_map(|members| {
+                let members = members.into_iter();
+                let mut object: Map<_, _> = members
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .collect();
+                object.insert("schemaVersion".to_owned(), "kollect.dev/v1alpha1".into());
+                Value::Object(object)
+            }),
+        ]
+    })
 }
 
 proptest! {
@@ -115,6 +153,11 @@ proptest! {
     }
 
     #[test]
+    fn documents_of_any_shape_never_panic(value in any_document()) {
+        let _ = read(value.to_string().as_bytes(), Owner::Target);
+    }
+
+    #[test]
     fn damaged_documents_never_panic_and_never_pass_as_intact(
         rows in rows(),
         pass in pass(),
@@ -145,7 +188,7 @@ fn three_parts(pass: &Arc<Pass>) -> Vec<ReadDocument> {
     let rows = (0..3).map(|index| {
         serde_json::json!({"name": format!("nginx-{index}"), "attributes": {"fill": "x".repeat(300)}})
     });
-    let rows = rows.collect::<serde_json::Value>().to_string();
+    let rows = rows.collect::<Value>().to_string();
     let rows = read(rows.as_bytes(), Owner::Target).expect("rows").rows;
     let splitter = Splitter::new(Snapshot::new(rows));
     let documents = splitter.split(pass, NonZeroU64::new(800)).expect("fits");
