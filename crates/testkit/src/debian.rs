@@ -23,6 +23,11 @@ pub fn ensure<T>(package: &str, find: impl Fn() -> Option<T>) -> Result<T> {
              run `sudo apt-get install {package}` and try again"
         );
     }
+    // dpkg has a lock of its own but fails instead of waiting when two test processes meet.
+    let _lock = cache::lock(&cache::dir()?.join("apt.lock"))?;
+    if let Some(found) = find() {
+        return Ok(found);
+    }
     install(package)?;
     find().with_context(|| format!("{package} was installed but its programs were not found"))
 }
@@ -34,15 +39,11 @@ pub fn first_file(paths: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
 
 fn install(package: &str) -> Result<()> {
     static UPDATED: Once = Once::new();
-    // dpkg has a lock of its own but fails instead of waiting when two test processes meet.
-    let lock = cache::lock(&cache::dir()?.join("apt.lock"))?;
     progress::say(&format!("installing Debian package {package}"));
     let mut updated = Ok(());
     UPDATED.call_once(|| updated = apt(&["update", "-q"]));
     updated?;
-    apt(&["install", "-q", "-y", "--no-install-recommends", package])?;
-    drop(lock);
-    Ok(())
+    apt(&["install", "-q", "-y", "--no-install-recommends", package])
 }
 
 fn apt(args: &[&str]) -> Result<()> {
