@@ -1,1 +1,30 @@
-//! Placeholder until the first module lands.
+//! From the objects of a cluster to rows.
+//!
+//! ```text
+//!  bytes ─> projection ─> decoded object ─> extract ─> attributes of a row ─> series
+//!              ^                              │ helm_release, prune, redact
+//!              └────────── reads ─────────────┘
+//! ```
+//!
+//! | Module | Its one job |
+//! | --- | --- |
+//! | [`projection`], [`decode`] | decode only what is read of an object or a watch event |
+//! | [`extract`] | a compiled profile: object in, attributes of the row out |
+//! | [`helm_release`] | the release document inside a Secret of Helm |
+//! | [`prune`] | the copy of the object in a row: what is kept and what is removed |
+//! | [`redact`] | nothing under a sensitive key is written |
+//! | [`series`] | the metrics of a profile, computed from its rows |
+
+pub mod decode;
+pub mod extract;
+pub mod helm_release;
+pub mod projection;
+pub mod prune;
+pub mod redact;
+pub mod series;
+
+pub use decode::{ApiStatus, DecodeError, DecodedObject, ObjectType, WatchEvent};
+pub use extract::{ExtractError, Extractor};
+pub use projection::Projection;
+pub use redact::ScrubKeys;
+pub use series::Series;
