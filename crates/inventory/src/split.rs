@@ -205,6 +205,29 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_as_full_as_they_can_be() {
+        let pass = Arc::new(Pass::at(Timestamp::UNIX_EPOCH));
+        let all = rows(150);
+        let splitter = Splitter::new(all.clone());
+        // The numbers of parts as wide as they may get, as if every row had its own part.
+        let widest = Part::new(150, 150).expect("a part");
+        let needed = |rows: Vec<Row>| {
+            Document::part_of(Arc::clone(&pass), widest, Snapshot::new(rows)).byte_len()
+        };
+        for bytes in (400..4_000).step_by(37) {
+            let documents = splitter.split(&pass, NonZeroU64::new(bytes)).expect("fits");
+            let parts: Vec<&[Row]> = documents.iter().map(|part| part.rows().rows()).collect();
+            assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), 150);
+            for pair in parts.windows(2) {
+                assert!(needed(pair[0].to_vec()) <= bytes);
+                // These names sort alike as texts and as rows.
+                let first_of_next = pair[1][0].clone();
+                assert!(needed([pair[0], &[first_of_next]].concat()) > bytes);
+            }
+        }
+    }
+
+    #[test]
     fn without_a_ceiling_nothing_is_measured() {
         let pass = Arc::new(Pass::at(Timestamp::UNIX_EPOCH));
         let splitter = Splitter::new(rows(100));

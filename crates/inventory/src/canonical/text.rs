@@ -128,3 +128,27 @@ const CONTROL: [&str; 32] = [
     "\\u0010", "\\u0011", "\\u0012", "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017",
     "\\u0018", "\\u0019", "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
 ];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn strings_compare_as_their_json_forms_do(
+            common in "[a€\u{2028}]{0,2}",
+            left in "[ !#a\"\\\\<\u{1}\n\u{7f}é€\u{2027}-\u{202a}\u{1f600}]{0,2}",
+            right in "[ !#a\"\\\\<\u{1}\n\u{7f}é€\u{2027}-\u{202a}\u{1f600}]{0,2}",
+        ) {
+            let form = |text: &str| {
+                let mut form = String::new();
+                string(&mut form, text);
+                form
+            };
+            let (left, right) = (common.clone() + &left, common + &right);
+            prop_assert_eq!(compare(&left, &right), form(&left).cmp(&form(&right)));
+        }
+    }
+}

@@ -16,6 +16,8 @@ fn number() -> impl Strategy<Value = Value> {
         (-1e22..1e22_f64).prop_map(Value::from),
         (-1e-5..1e-5_f64).prop_map(Value::from),
         (-1_000_i32..1_000).prop_map(|whole| Value::from(f64::from(whole))),
+        // Numbers that are the beginning of other numbers.
+        select(&[1.0, 12.0, 1.5, -1.0, -1.5, 1e21, 0.0][..]).prop_map(Value::from),
     ]
 }
 
@@ -93,6 +95,28 @@ pub(crate) fn row() -> impl Strategy<Value = Row> {
             kind: "Deployment",
         });
         interner.row(&origin, name, uid, attributes.view())
+    })
+}
+
+/// A row like any other of these but for its kind, uid and attributes.
+pub(crate) fn close_row() -> impl Strategy<Value = Row> {
+    let parts = (
+        select(&["apps", "", "batch"][..]),
+        select(&["v1", "v2"][..]),
+        select(&["u", "u1"][..]),
+    );
+    (parts, attributes()).prop_map(|((group, version, uid), attributes)| {
+        let mut interner = Interner::new();
+        let origin = interner.origin(OriginParts {
+            owner: Owner::Target,
+            target_namespace: "team-a",
+            target_name: "t",
+            namespace: "team-a",
+            group,
+            version,
+            kind: "Deployment",
+        });
+        interner.row(&origin, "a", uid, attributes.view())
     })
 }
 

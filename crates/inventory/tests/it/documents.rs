@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value};
 
-use crate::any::{json, json_of, row, rows, text};
+use crate::any::{close_row, json, json_of, row, rows, text, with_attributes};
 
 fn bytes_of(document: &Document) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -134,9 +134,17 @@ proptest! {
     }
 
     #[test]
-    fn rows_compare_as_their_texts_do(a in row(), b in row()) {
-        prop_assert_eq!(a.compare_json(&b), json_of(&a).cmp(&json_of(&b)));
-        prop_assert_eq!(a.json_len(), json_of(&a).len());
+    fn rows_compare_as_their_texts_do(
+        a in row(),
+        b in row(),
+        c in close_row(),
+        d in close_row(),
+    ) {
+        let e = with_attributes(&c, d.attributes());
+        for (a, b) in [(&a, &b), (&b, &c), (&c, &d), (&c, &e)] {
+            prop_assert_eq!(a.compare_json(b), json_of(a).cmp(&json_of(b)));
+            prop_assert_eq!(a.json_len(), json_of(a).len());
+        }
     }
 
     #[test]
