@@ -1,0 +1,327 @@
+//! The objects of one kind, kept current by a watch.
+//!
+//! Kollect's own kinds are few and small, so they are kept whole. An object that does not have the
+//! shape of its kind is remembered as such and takes part in nothing; it does not keep the others
+//! from being read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    marker::PhantomData,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use kollect_collect::watch::{Class, Consumer, Decode, DecodeError, Decoded, Delivery, Identity};
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+
+/// Namespace and name; the namespace is empty for cluster kinds.
+pub type Key = (String, String);
+
+/// The objects of one kind.
+#[derive(Debug)]
+pub struct Table<K> {
+    objects: BTreeMap<Key, Arc<K>>,
+    /// Objects that cannot be read, and why.
+    unreadable: BTreeMap<Key, String>,
+    /// What the listing under way has shown so far.
+    listing: Option<BTreeSet<Key>>,
+    listed: bool,
+    /// Why the kind cannot be read at present.
+    trouble: Option<Trouble>,
+}
+
+/// Why a kind cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What sort of trouble.
+    pub class: Class,
+    /// What the API server said.
+    pub message: String,
+}
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            listing: None,
+            listed: false,
+            trouble: None,
+        }
+    }
+}
+
+impl<K> Table<K> {
+    /// Whether all objects are known.
+    pub fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// Why the kind cannot be read at present, if so.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// All objects that can be read.
+    pub fn objects(&self) -> impl Iterator<Item = (&Key, &Arc<K>)> {
+        self.objects.iter()
+    }
+
+    /// One object.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<K>> {
+        self.objects.get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The objects that cannot be read, and why.
+    pub fn unreadable(&self) -> impl Iterator<Item = (&Key, &String)> {
+        self.unreadable.iter()
+    }
+
+    fn put(&mut self, key: Key, object: K) -> bool
+    where
+        K: PartialEq,
+    {
+        self.unreadable.remove(&key);
+        if let Some(seen) = &mut self.listing {
+            seen.insert(key.clone());
+        }
+        if self
+            .objects
+            .get(&key)
+            .is_some_and(|known| **known == object)
+        {
+            return false;
+        }
+        self.objects.insert(key, Arc::new(object));
+        true
+    }
+
+    fn spoil(&mut self, key: Key, why: String) -> bool {
+        if let Some(seen) = &mut self.listing {
+            seen.insert(key.clone());
+        }
+        self.objects.remove(&key);
+        self.unreadable.insert(key, why);
+        true
+    }
+
+    fn remove(&mut self, key: &Key) -> bool {
+        self.unreadable.remove(key).is_some() | self.objects.remove(key).is_some()
+    }
+
+    /// Drops what the listing did not show.
+    fn sweep(&mut self) -> bool {
+        let first = !std::mem::replace(&mut self.listed, true);
+        let had_trouble = self.trouble.take().is_some();
+        let Some(seen) = self.listing.take() else {
+            return first || had_trouble;
+        };
+        let before = self.objects.len() + self.unreadable.len();
+        self.objects.retain(|key, _| seen.contains(key));
+        self.unreadable.retain(|key, _| seen.contains(key));
+        first || had_trouble || before != self.objects.len() + self.unreadable.len()
+    }
+}
+
+/// A table that a watch fills and others read.
+#[derive(Debug)]
+pub struct Shared<K> {
+    table: Arc<Mutex<Table<K>>>,
+    changed: Arc<Notify>,
+}
+
+impl<K> Clone for Shared<K> {
+    fn clone(&self) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            changed: Arc::clone(&self.changed),
+        }
+    }
+}
+
+impl<K> Shared<K> {
+    /// An empty table that tells `changed` about every real change.
+    pub fn new(changed: Arc<Notify>) -> Self {
+        Self {
+            table: Arc::default(),
+            changed,
+        }
+    }
+
+    /// Looks at the table.
+    pub fn read<R>(&self, look: impl FnOnce(&Table<K>) -> R) -> R {
+        look(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Table<K>) -> bool) {
+        if change(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner)) {
+            self.changed.notify_one();
+        }
+    }
+}
+
+impl<K> Consumer<K> for Shared<K>
+where
+    K: Resource + PartialEq + Send + Sync + 'static,
+{
+    async fn take(&mut self, delivery: Delivery<K>) {
+        self.write(|table| match delivery {
+            Delivery::ListingStarted => {
+                table.listing = Some(BTreeSet::new());
+                false
+            }
+            Delivery::Object(object) => {
+                let meta = object.meta();
+                let key = (
+                    meta.namespace.clone().unwrap_or_default(),
+                    meta.name.clone().unwrap_or_default(),
+                );
+                table.put(key, object)
+            }
+            Delivery::Gone(Identity {
+                namespace, name, ..
+            }) => table.remove(&(namespace, name)),
+            Delivery::Unreadable(unreadable) => match unreadable.identity {
+                Some(Identity {
+                    namespace, name, ..
+                }) => table.spoil((namespace, name), unreadable.error.to_string()),
+                None => false,
+            },
+            Delivery::ListingFinished { .. } => table.sweep(),
+            Delivery::Progress { .. } => false,
+            Delivery::Interrupted(interruption) => {
+                let trouble = Trouble {
+                    class: interruption.class,
+                    message: interruption.message,
+                };
+                let new = table.trouble.as_ref() != Some(&trouble);
+                table.trouble = Some(trouble);
+                new
+            }
+            Delivery::Resumed => table.trouble.take().is_some(),
+        });
+    }
+}
+
+/// Decodes objects of a typed kind.
+#[derive(Debug)]
+pub struct TypedDecoder<K>(PhantomData<fn() -> K>);
+
+impl<K> Default for TypedDecoder<K> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<K> Decode for TypedDecoder<K>
+where
+    K: Resource + DeserializeOwned + Send + 'static,
+{
+    type Object = K;
+
+    fn decode(&self, json: &[u8]) -> Result<Decoded<K>, DecodeError> {
+        let mut object: K = serde_json::from_slice(json)?;
+        // Bookkeeping of the API server: half of the object, and no concern of ours.
+        object.meta_mut().managed_fields = None;
+        let resource_version = object.meta().resource_version.clone().unwrap_or_default();
+        Ok(Decoded {
+            resource_version,
+            object,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kollect_api::KollectScope;
+    use kollect_collect::watch::Unreadable;
+
+    fn scope(name: &str, denied: &str) -> KollectScope {
+        let json = serde_json::json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectScope",
+            "metadata": {"name": name, "namespace": "team-a"},
+            "spec": {"deniedNamespaces": [denied]},
+        });
+        TypedDecoder::default()
+            .decode(json.to_string().as_bytes())
+            .unwrap()
+            .object
+    }
+
+    fn identity(name: &str) -> Identity {
+        Identity {
+            namespace: "team-a".into(),
+            name: name.into(),
+            uid: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn listings_sweep_what_is_gone_and_bad_objects_stand_alone() {
+        let mut shared = Shared::new(Arc::new(Notify::new()));
+        let names = |shared: &Shared<KollectScope>| {
+            shared.read(|table| {
+                table
+                    .objects()
+                    .map(|(key, _)| key.1.clone())
+                    .collect::<Vec<_>>()
+            })
+        };
+        let finished = || Delivery::ListingFinished {
+            resource_version: "1".into(),
+        };
+        assert!(!shared.read(Table::is_listed));
+        shared.take(Delivery::ListingStarted).await;
+        shared.take(Delivery::Object(scope("a", "x"))).await;
+        shared.take(Delivery::Object(scope("b", "x"))).await;
+        let error = DecodeError::Malformed {
+            at: 7,
+            problem: "a field has another type",
+        };
+        let bad = Unreadable {
+            identity: Some(identity("c")),
+            error,
+        };
+        shared.take(Delivery::Unreadable(bad)).await;
+        shared.take(finished()).await;
+        assert!(shared.read(Table::is_listed));
+        assert_eq!(names(&shared), ["a", "b"]);
+        assert_eq!(shared.read(|table| table.unreadable().count()), 1);
+
+        // A listing that breaks off sweeps nothing; the next one that ends does.
+        shared.take(Delivery::ListingStarted).await;
+        shared.take(Delivery::ListingStarted).await;
+        assert_eq!(names(&shared), ["a", "b"]);
+        shared.take(Delivery::Object(scope("b", "x"))).await;
+        shared.take(finished()).await;
+        assert_eq!(names(&shared), ["b"]);
+        assert_eq!(shared.read(|table| table.unreadable().count()), 0);
+
+        shared.take(Delivery::Gone(identity("b"))).await;
+        assert!(names(&shared).is_empty());
+    }
+
+    #[tokio::test]
+    async fn only_real_changes_are_told() {
+        let changed = Arc::new(Notify::new());
+        let mut shared = Shared::new(Arc::clone(&changed));
+        let told = || {
+            let changed = Arc::clone(&changed);
+            async move {
+                tokio::time::timeout(std::time::Duration::from_millis(5), changed.notified())
+                    .await
+                    .is_ok()
+            }
+        };
+        shared.take(Delivery::Object(scope("a", "x"))).await;
+        assert!(told().await);
+        shared.take(Delivery::Object(scope("a", "x"))).await;
+        assert!(!told().await, "the same object again");
+        shared.take(Delivery::Object(scope("a", "y"))).await;
+        assert!(told().await);
+        shared.take(Delivery::Gone(identity("nobody"))).await;
+        assert!(!told().await);
+    }
+}
