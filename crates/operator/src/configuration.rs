@@ -1,0 +1,287 @@
+//! What users configured: all objects of our own kinds and the namespaces, kept current.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kollect_api::{
+    GroupVersionKind, KollectClusterScope, KollectClusterTarget, KollectDatabaseSink,
+    KollectEventSink, KollectInventory, KollectProfile, KollectScope, KollectSnapshotSink,
+    KollectTarget, reference::SinkFamily,
+};
+use kollect_collect::{
+    discovery::Resource as Served,
+    plan::{NamespaceFacts, NamespaceListing, ProfileFact, Readable, World},
+    watch::{Class, Handle, Scope, Server, Source, Subject, View},
+};
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    sinks_behind::{Probes, probe},
+    table::{Key, Shared, Table, TypedDecoder},
+};
+
+/// One kind, from one watch or from one watch per namespace.
+pub struct Kind<K: Resource + DeserializeOwned + Send + 'static> {
+    parts: Vec<Shared<K>>,
+    _watches: Vec<Handle<TypedDecoder<K>>>,
+}
+
+impl<K> Kind<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + PartialEq + Send + Sync + 'static,
+{
+    fn nobody() -> Self {
+        Self {
+            parts: Vec::new(),
+            _watches: Vec::new(),
+        }
+    }
+
+    fn watch(context: &Context<'_>, scopes: &[Scope]) -> Self {
+        let resource = Arc::new(Served {
+            kind: GroupVersionKind::new(K::group(&()), K::version(&()), K::kind(&())),
+            plural: K::plural(&()).into_owned(),
+            namespaced: scopes.iter().any(|scope| *scope != Scope::Cluster),
+            verbs: vec!["list".to_owned(), "watch".to_owned()],
+        });
+        let mut kind = Self::nobody();
+        for scope in scopes {
+            let shared = Shared::new(Arc::clone(&context.changed));
+            let subject = Subject::new(Arc::clone(&resource), scope.clone());
+            let view = View::full(TypedDecoder::default());
+            let source = Source::new(Arc::clone(context.server), subject, view);
+            kind.parts.push(shared.clone());
+            kind._watches.push(source.spawn(shared, context.stop));
+        }
+        kind
+    }
+
+    /// Whether all objects are known.
+    pub fn is_listed(&self) -> bool {
+        self.parts.iter().all(|part| part.read(Table::is_listed))
+    }
+
+    /// All objects that can be read.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            part.read(|table| all.extend(table.objects().map(|(_, object)| Arc::clone(object))));
+        }
+        all
+    }
+
+    /// One object.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.parts
+            .iter()
+            .find_map(|part| part.read(|table| table.get(namespace, name).cloned()))
+    }
+
+    /// The objects that cannot be read, and why.
+    pub fn unreadable(&self) -> Vec<(Key, String)> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            part.read(|table| {
+                all.extend(
+                    table
+                        .unreadable()
+                        .map(|(key, why)| (key.clone(), why.clone())),
+                );
+            });
+        }
+        all
+    }
+
+    /// Why the kind cannot be read at present, if so.
+    pub fn trouble(&self) -> Option<(Class, String)> {
+        self.parts.iter().find_map(|part| {
+            part.read(|table| {
+                table
+                    .trouble()
+                    .map(|trouble| (trouble.class, trouble.message.clone()))
+            })
+        })
+    }
+}
+
+/// What all watches of the configuration share.
+struct Context<'c> {
+    server: &'c Arc<Server>,
+    stop: &'c CancellationToken,
+    changed: Arc<Notify>,
+}
+
+/// Everything users configured.
+pub struct Configuration {
+    /// Told about every change.
+    pub changed: Arc<Notify>,
+    /// Profiles.
+    pub profiles: Kind<KollectProfile>,
+    /// Targets of teams.
+    pub targets: Kind<KollectTarget>,
+    /// Targets of the platform.
+    pub cluster_targets: Kind<KollectClusterTarget>,
+    /// Ceilings of teams.
+    pub scopes: Kind<KollectScope>,
+    /// Ceilings of the platform.
+    pub cluster_scopes: Kind<KollectClusterScope>,
+    /// Inventories, for the sinks behind targets.
+    pub inventories: Kind<KollectInventory>,
+    snapshot_sinks: Kind<KollectSnapshotSink>,
+    database_sinks: Kind<KollectDatabaseSink>,
+    event_sinks: Kind<KollectEventSink>,
+    namespaces: Kind<Namespace>,
+    definitions: Kind<CustomResourceDefinition>,
+}
+
+impl Configuration {
+    /// Watches everything, in these namespaces or in all of them. In tenant mode nothing
+    /// cluster-scoped is looked at: a tenant's operator has no right to.
+    pub fn watch(
+        server: &Arc<Server>,
+        namespaces: &[String],
+        tenant_mode: bool,
+        stop: &CancellationToken,
+    ) -> Self {
+        let changed = Arc::new(Notify::new());
+        let context = Context {
+            server,
+            stop,
+            changed: Arc::clone(&changed),
+        };
+        let scopes: Vec<Scope> = if namespaces.is_empty() {
+            vec![Scope::Cluster]
+        } else {
+            namespaces.iter().cloned().map(Scope::Namespace).collect()
+        };
+        let cluster: &[Scope] = if tenant_mode { &[] } else { &[Scope::Cluster] };
+        Self {
+            profiles: Kind::watch(&context, &scopes),
+            targets: Kind::watch(&context, &scopes),
+            cluster_targets: Kind::watch(&context, cluster),
+            scopes: Kind::watch(&context, &scopes),
+            cluster_scopes: Kind::watch(&context, cluster),
+            inventories: Kind::watch(&context, &scopes),
+            snapshot_sinks: Kind::watch(&context, &scopes),
+            database_sinks: Kind::watch(&context, &scopes),
+            event_sinks: Kind::watch(&context, &scopes),
+            namespaces: Kind::watch(&context, cluster),
+            definitions: Kind::watch(&context, cluster),
+            changed,
+        }
+    }
+
+    /// Whether enough is known to plan: every kind has been listed once. Namespaces and CRDs may
+    /// be out of reach for good.
+    pub fn is_listed(&self) -> bool {
+        let denied = |trouble: Option<(Class, String)>| {
+            trouble.is_some_and(|(class, _)| class == Class::Forbidden)
+        };
+        self.profiles.is_listed()
+            && self.targets.is_listed()
+            && self.cluster_targets.is_listed()
+            && self.scopes.is_listed()
+            && self.cluster_scopes.is_listed()
+            && self.inventories.is_listed()
+            && self.snapshot_sinks.is_listed()
+            && self.database_sinks.is_listed()
+            && self.event_sinks.is_listed()
+            && (self.namespaces.is_listed() || denied(self.namespaces.trouble()))
+            && (self.definitions.is_listed() || denied(self.definitions.trouble()))
+    }
+
+    /// Why something cannot be listed yet, for people who wait.
+    pub fn waiting_for(&self) -> Option<String> {
+        let troubles = [
+            ("KollectProfile", self.profiles.trouble()),
+            ("KollectTarget", self.targets.trouble()),
+            ("KollectClusterTarget", self.cluster_targets.trouble()),
+            ("KollectScope", self.scopes.trouble()),
+            ("KollectClusterScope", self.cluster_scopes.trouble()),
+            ("KollectInventory", self.inventories.trouble()),
+            ("Namespace", self.namespaces.trouble()),
+        ];
+        troubles
+            .into_iter()
+            .find_map(|(kind, trouble)| trouble.map(|(_, message)| format!("{kind}: {message}")))
+    }
+
+    /// The part of the plan's world that users configured.
+    pub fn fill(&self, world: &mut World) {
+        world.targets = self.targets.all();
+        world.cluster_targets = self.cluster_targets.all();
+        world.profiles = self.profile_facts();
+        world.scopes = Readable::Read(self.scopes.all());
+        world.cluster_scopes = Readable::Read(self.cluster_scopes.all());
+        world.namespaces = self.namespace_listing();
+    }
+
+    /// The groups for which a CustomResourceDefinition exists, with what changes when it does.
+    pub fn definitions(&self) -> BTreeMap<String, String> {
+        let all = self.definitions.all();
+        let named = all.iter().filter_map(|definition| {
+            let meta = &definition.metadata;
+            Some((meta.name.clone()?, meta.resource_version.clone()?))
+        });
+        named.collect()
+    }
+
+    /// The last probe of every sink.
+    pub fn probes(&self) -> Probes {
+        let mut probes = Probes::new();
+        macro_rules! add {
+            ($family:expr, $kind:expr) => {
+                for sink in $kind.all() {
+                    let meta = &sink.metadata;
+                    let namespace = meta.namespace.clone().unwrap_or_default();
+                    let name = meta.name.clone().unwrap_or_default();
+                    let conditions = sink.status.as_ref().map(|status| &*status.conditions);
+                    probes.insert(
+                        ($family, namespace, name),
+                        probe(conditions.unwrap_or_default()),
+                    );
+                }
+            };
+        }
+        add!(SinkFamily::Snapshot, self.snapshot_sinks);
+        add!(SinkFamily::Database, self.database_sinks);
+        add!(SinkFamily::Event, self.event_sinks);
+        probes
+    }
+
+    fn profile_facts(&self) -> BTreeMap<Key, ProfileFact> {
+        let mut facts: BTreeMap<Key, ProfileFact> = BTreeMap::new();
+        for profile in self.profiles.all() {
+            let namespace = profile.metadata.namespace.clone().unwrap_or_default();
+            let name = profile.metadata.name.clone().unwrap_or_default();
+            facts.insert((namespace, name), ProfileFact::Found(profile));
+        }
+        for (key, why) in self.profiles.unreadable() {
+            facts.insert(key, ProfileFact::Failed(why));
+        }
+        facts
+    }
+
+    fn namespace_listing(&self) -> NamespaceListing {
+        let known = self.namespaces.all().into_iter().map(|namespace| {
+            let meta = &namespace.metadata;
+            let facts = NamespaceFacts {
+                labels: meta.labels.clone().unwrap_or_default(),
+                annotations: meta.annotations.clone().unwrap_or_default(),
+            };
+            (meta.name.clone().unwrap_or_default(), facts)
+        });
+        let known: BTreeMap<_, _> = known.collect();
+        if self.namespaces.parts.is_empty() || !self.namespaces.is_listed() {
+            NamespaceListing::Partial(known)
+        } else {
+            NamespaceListing::Complete(known)
+        }
+    }
+}

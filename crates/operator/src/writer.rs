@@ -1,0 +1,233 @@
+//! Writing to our own objects: status, finalizers, events.
+//!
+//! Everything is a patch of exactly what is ours. The spec is never written, so a user's spelling
+//! and the generation stay as they are.
+
+use std::fmt::Debug;
+
+use k8s_openapi::{
+    api::core::v1::{Event, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time},
+    jiff::Timestamp,
+};
+use kollect_api::condition::{Condition, ConditionStatus, ConditionType};
+use kube::{
+    Api, Client, Resource,
+    api::{Patch, PatchParams, PostParams},
+    core::NamespaceResourceScope,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+/// Whether a write failed because somebody else was faster or the object is gone; then the next
+/// change of the object brings the next try.
+pub fn is_outdated(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
+}
+
+/// The API of an object's kind, in its namespace if it has one.
+pub trait ApiOf: Resource<DynamicType = ()> + Sized {
+    /// That API.
+    fn api(client: &Client, namespace: Option<&str>) -> Api<Self>;
+}
+
+impl ApiOf for kollect_api::KollectTarget {
+    fn api(client: &Client, namespace: Option<&str>) -> Api<Self> {
+        namespaced(client, namespace)
+    }
+}
+
+impl ApiOf for kollect_api::KollectClusterTarget {
+    fn api(client: &Client, _: Option<&str>) -> Api<Self> {
+        Api::all(client.clone())
+    }
+}
+
+fn namespaced<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    Api::namespaced(client.clone(), namespace.unwrap_or_default())
+}
+
+/// Replaces the status of an object, provided that nobody changed the object since it was read.
+pub async fn write_status<K, S>(client: &Client, object: &K, status: &S) -> kube::Result<()>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+    S: Serialize + Debug,
+{
+    let meta = object.meta();
+    let name = meta.name.as_deref().unwrap_or_default();
+    // A JSON patch with a test is the whole of the precondition: a merge patch could not remove
+    // fields, and an update would carry the spec along.
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+        {"op": "add", "path": "/status", "value": status},
+    ]);
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).expect("a JSON patch"));
+    K::api(client, meta.namespace.as_deref())
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await
+        .map(|_| ())
+}
+
+/// Adds our finalizer, if it is not there.
+pub async fn add_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> kube::Result<()>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+{
+    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    finalizers.push(finalizer.to_owned());
+    write_finalizers(client, object, &finalizers).await
+}
+
+/// Removes our finalizer, so that the object can go.
+pub async fn remove_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> kube::Result<()>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+{
+    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    finalizers.retain(|known| known != finalizer);
+    write_finalizers(client, object, &finalizers).await
+}
+
+async fn write_finalizers<K>(client: &Client, object: &K, finalizers: &[String]) -> kube::Result<()>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+{
+    let meta = object.meta();
+    // The version makes it a compare-and-swap: finalizers of others are not lost.
+    let patch = json!({
+        "metadata": {"finalizers": finalizers, "resourceVersion": meta.resource_version},
+    });
+    K::api(client, meta.namespace.as_deref())
+        .patch(
+            meta.name.as_deref().unwrap_or_default(),
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await
+        .map(|_| ())
+}
+
+/// Whether our finalizer is on the object.
+pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
+    let finalizers = object.meta().finalizers.as_deref();
+    finalizers
+        .unwrap_or_default()
+        .iter()
+        .any(|known| known == finalizer)
+}
+
+/// An event that tells of a transition.
+pub fn event<K>(object: &K, condition: &Condition, component: &str, now: Timestamp) -> Event
+where
+    K: Resource<DynamicType = ()>,
+{
+    let meta = object.meta();
+    let bad = condition.type_ == ConditionType::Degraded.as_str()
+        || condition.status == ConditionStatus::False
+        || condition.reason == "ScopeForbidden";
+    Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}.", meta.name.as_deref().unwrap_or_default())),
+            // Events of cluster-scoped objects live where kubectl looks for them.
+            namespace: Some(
+                meta.namespace
+                    .clone()
+                    .unwrap_or_else(|| "default".to_owned()),
+            ),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+            ..ObjectReference::default()
+        },
+        type_: Some(if bad { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(condition.reason.clone()),
+        message: Some(clipped(&condition.message)),
+        action: Some("Reconcile".to_owned()),
+        reporting_component: Some(component.to_owned()),
+        reporting_instance: Some(component.to_owned()),
+        event_time: Some(MicroTime(now)),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        count: Some(1),
+        ..Event::default()
+    }
+}
+
+/// Sends an event. That it cannot be sent is nobody's trouble but the log's.
+pub async fn send(client: &Client, event: &Event) {
+    let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    if let Err(error) = api.create(&PostParams::default(), event).await {
+        tracing::debug!(reason = event.reason, %error, "an event could not be sent");
+    }
+}
+
+/// The API server takes 1,024 bytes.
+fn clipped(message: &str) -> String {
+    let end = message.floor_char_boundary(1_000);
+    if end == message.len() {
+        message.to_owned()
+    } else {
+        format!("{}…", &message[..end])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kollect_api::{KollectTarget, condition::Reason};
+
+    #[test]
+    fn events_say_how_bad_it_is() {
+        let target: KollectTarget = serde_json::from_value(json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectTarget",
+            "metadata": {"name": "t", "namespace": "team-a", "uid": "u"},
+            "spec": {"profileRef": "p"},
+        }))
+        .unwrap();
+        let now = Timestamp::UNIX_EPOCH;
+        let condition = |type_, status, reason| {
+            Condition::new(type_, status, reason, "é".repeat(900), None, Time(now))
+        };
+        for (type_, status, reason, expected) in [
+            (
+                ConditionType::Ready,
+                ConditionStatus::True,
+                Reason::Collecting,
+                "Normal",
+            ),
+            (
+                ConditionType::Degraded,
+                ConditionStatus::True,
+                Reason::Suspended,
+                "Warning",
+            ),
+            (
+                ConditionType::Ready,
+                ConditionStatus::False,
+                Reason::Suspended,
+                "Warning",
+            ),
+            (
+                ConditionType::Synced,
+                ConditionStatus::True,
+                Reason::ScopeForbidden,
+                "Warning",
+            ),
+        ] {
+            let event = event(&target, &condition(type_, status, reason), "c", now);
+            assert_eq!(event.type_.as_deref(), Some(expected), "{reason}");
+            assert_eq!(event.involved_object.kind.as_deref(), Some("KollectTarget"));
+            assert!(event.message.unwrap().len() < 1_024);
+        }
+    }
+}
