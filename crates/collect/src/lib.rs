@@ -14,14 +14,26 @@
 //! | [`prune`] | the copy of the object in a row: what is kept and what is removed |
 //! | [`redact`] | nothing under a sensitive key is written |
 //! | [`series`] | the metrics of a profile, computed from its rows |
+//! | [`plan`] | what to collect: targets, scopes and namespaces become watches and gates |
+//! | [`gates`] | whether a target takes an object, and why not |
+//! | [`store`] | all rows, for many writers and readers that miss nothing |
+//! | [`discovery`] | which resource serves a kind, by asking the API server |
+//! | [`access`] | where a resource may be read, by asking the API server |
+//! | [`watch`] | one list and watch of one resource, decoded from the byte stream |
 
+pub mod access;
 pub mod decode;
+pub mod discovery;
 pub mod extract;
+pub mod gates;
 pub mod helm_release;
+pub mod plan;
 pub mod projection;
 pub mod prune;
 pub mod redact;
 pub mod series;
+pub mod store;
+pub mod watch;
 
 pub use decode::{ApiStatus, DecodeError, DecodedObject, ObjectType, WatchEvent};
 pub use extract::{ExtractError, Extractor};

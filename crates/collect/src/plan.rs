@@ -1,0 +1,229 @@
+//! What to collect: from the objects a user wrote to watches, gates and projections.
+//!
+//! [`Plan::next`] is a pure function from a [`World`] (targets, profiles, scopes, namespaces,
+//! discovery, access, settings) to a [`Plan`]: one [`TargetPlan`] per target, one [`ResourcePlan`]
+//! per watched resource. [`Plan::delta_from`] says what has to be done to get from one plan to the
+//! next. Nothing here waits, asks a server or remembers anything but the plan itself.
+//!
+//! # How to drive it
+//!
+//! The caller keeps the world up to date from its own watches (one shared watch of namespaces, not
+//! a list per target) and makes a new plan when anything in it changed, after a short pause that
+//! gathers bursts. The first plan must not be made before all those watches have delivered their
+//! first list, else targets seem to be missing.
+//!
+//! ```text
+//! let plan  = Arc::new(old.next(&world, &reads));
+//! let delta = plan.delta_from(&old);
+//! 1. make `plan` the one that workers use for events they start to handle from now on
+//! 2. store.apply(&plan, &delta)       rows of ended targets and left namespaces go,
+//!                                     decisions made with the old plan are no longer accepted
+//! 3. delta.open                       open the watch; begin_listing for targets_in(scope);
+//!                                     finish_listing when the first list is through
+//! 4. delta.relist                     list that scope once, for those targets only
+//! 5. delta.close                      after everything opened for the resource has listed;
+//!                                     after a few minutes if nothing was opened
+//! 6. ask plan.unknown_kinds and plan.reviews, put the answers into the world, plan again;
+//!    ask all reviews again every 30 s, and unknown or failed kinds at least every 60 s
+//! 7. write the status of each target whose TargetPlan differs from the old one
+//! ```
+//!
+//! A worker takes the current plan once per event and uses it for the projection of the decoder,
+//! for [`ResourcePlan::interests`] and for [`Interest::decide`]; the plan's [`Plan::epoch`] goes
+//! with every write into the store. A list for step 3 or 4 must show at least everything that
+//! watches have delivered before: ask for the most recent state, not for what a cache happens to
+//! have.
+//!
+//! # What never happens
+//!
+//! - An empty set of namespaces never means "all".
+//! - A failed request never ends a collection; only definite answers do. While something cannot be
+//!   read, a target goes on with what it had, within the scopes that are known.
+//! - A kind that is not installed, or a namespace that is forbidden, is a matter of its targets
+//!   and holds up nobody else.
+//! - A namespaced and a cluster target of the same name have nothing to do with each other.
+
+mod access;
+mod ask;
+mod ceilings;
+mod collection;
+mod degraded;
+mod delta;
+mod discovery;
+mod draft;
+mod key;
+mod namespaces;
+mod resource;
+mod target;
+mod watch;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kollect_api::{GroupVersionKind, KollectProfile};
+use kollect_expr::ReadSet;
+
+use self::ask::Ask;
+use self::draft::{Draft, Drafting};
+use self::watch::Width;
+
+pub use self::access::{Access, Permission, Review};
+pub use self::ceilings::Ceilings;
+pub use self::collection::{Collection, Extraction, Reach};
+pub use self::degraded::{Degradation, DegradedReason};
+pub use self::delta::{Again, PlanDelta, Revision, TargetChange};
+pub use self::discovery::{KindFact, Kinds, Resource};
+pub use self::key::TargetKey;
+pub use self::namespaces::{
+    IntentError, NamespaceFacts, NamespaceIntent, NamespaceListing, Universe,
+};
+pub use self::resource::{Interest, ResourcePlan};
+pub use self::target::{Course, TargetNamespaces, TargetPlan, TargetState};
+pub use self::watch::{Content, Watch, WatchScope};
+pub use self::world::{ProfileFact, Readable, Settings, World, comma_list};
+
+/// A plan's place in the sequence of plans. Decisions carry it, so that one made with a plan that
+/// is no longer valid can be told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u64);
+
+/// What to collect. Immutable; workers share it.
+#[derive(Debug, Default)]
+pub struct Plan {
+    epoch: Epoch,
+    targets: BTreeMap<TargetKey, Arc<TargetPlan>>,
+    resources: BTreeMap<Arc<Resource>, Arc<ResourcePlan>>,
+    separate_watches: usize,
+    /// Kinds that discovery has to be asked about.
+    pub unknown_kinds: Vec<GroupVersionKind>,
+    /// What access depends on: to be asked now if there is no answer, and again from time to time.
+    pub reviews: BTreeSet<Review>,
+}
+
+impl Plan {
+    /// The plan before the first one: nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The plan for a new state of the world.
+    ///
+    /// `reads` tells which parts of an object the extractor of a profile looks at; it is called
+    /// once per new profile. What did not change is taken over from this plan: compiled selections,
+    /// and watches that are wide enough.
+    pub fn next(&self, world: &World, reads: &dyn Fn(&KollectProfile) -> ReadSet) -> Plan {
+        let known = self
+            .targets
+            .values()
+            .filter_map(|target| target.collection());
+        let mut drafting = Drafting::new(
+            world,
+            reads,
+            known.map(|collection| Arc::clone(&collection.extraction)),
+        );
+        let targets = world.targets.iter().filter_map(Ask::of_target);
+        let cluster_targets = world
+            .cluster_targets
+            .iter()
+            .filter(|_| !world.settings.tenant_mode)
+            .filter_map(Ask::of_cluster_target);
+        let mut next = Plan {
+            epoch: Epoch(self.epoch.0 + 1),
+            separate_watches: world.settings.separate_watches,
+            ..Plan::default()
+        };
+        let mut by_resource: BTreeMap<Arc<Resource>, Vec<TargetPlan>> = BTreeMap::new();
+        for ask in targets.chain(cluster_targets) {
+            let previous = self.targets.get(&ask.key).map(|plan| &**plan);
+            let Draft { plan, unknown_kind } = drafting.draft(&ask, previous);
+            if let Some(gvk) = unknown_kind
+                && !next.unknown_kinds.contains(&gvk)
+            {
+                next.unknown_kinds.push(gvk);
+            }
+            match plan.collection() {
+                Some(collection) => {
+                    let resource = Arc::clone(&collection.resource);
+                    by_resource.entry(resource).or_default().push(plan);
+                }
+                None => {
+                    next.targets.insert(plan.key.clone(), Arc::new(plan));
+                }
+            }
+        }
+        for (resource, targets) in by_resource {
+            next.add_resource(resource, targets, self, world);
+        }
+        next
+    }
+
+    /// Chooses how a resource is watched and completes the plans of its targets with that.
+    fn add_resource(
+        &mut self,
+        resource: Arc<Resource>,
+        mut targets: Vec<TargetPlan>,
+        previous: &Plan,
+        world: &World,
+    ) {
+        let collections = targets.iter().filter_map(TargetPlan::collection);
+        let wanted: BTreeSet<Arc<str>> = collections
+            .flat_map(|collection| collection.reach.keys().cloned())
+            .collect();
+        let running = previous.watches_of(&resource).iter();
+        let running = running.map(|watch| watch.scope.clone()).collect();
+        let width = Width::choose(&resource, &wanted, &running, &world.access, &world.settings);
+        for target in &mut targets {
+            target.narrow(&width);
+        }
+        self.reviews.extend(width.reviews);
+        let targets: Vec<_> = targets.into_iter().map(Arc::new).collect();
+        for target in &targets {
+            self.targets.insert(target.key.clone(), Arc::clone(target));
+        }
+        if !width.scopes.is_empty() {
+            let previous = previous.resource(&resource).map(|plan| &**plan);
+            let plan = ResourcePlan::new(Arc::clone(&resource), targets, width.scopes, previous);
+            self.resources.insert(resource, Arc::new(plan));
+        }
+    }
+
+    /// What has to be done to get here from `old`.
+    pub fn delta_from(&self, old: &Plan) -> PlanDelta {
+        PlanDelta::between(old, self, self.separate_watches)
+    }
+
+    /// This plan's place in the sequence of plans.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The plan of one target.
+    pub fn target(&self, key: &TargetKey) -> Option<&Arc<TargetPlan>> {
+        self.targets.get(key)
+    }
+
+    /// The plans of all targets, also of those that do not collect.
+    pub fn targets(&self) -> impl Iterator<Item = &Arc<TargetPlan>> {
+        self.targets.values()
+    }
+
+    /// The plan of one resource, if it is watched.
+    pub fn resource(&self, resource: &Resource) -> Option<&Arc<ResourcePlan>> {
+        self.resources.get(resource)
+    }
+
+    /// The plans of all watched resources.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<ResourcePlan>> {
+        self.resources.values()
+    }
+
+    fn watches(&self) -> impl Iterator<Item = &Watch> {
+        self.resources.values().flat_map(|plan| &plan.watches)
+    }
+
+    fn watches_of(&self, resource: &Resource) -> &BTreeSet<Watch> {
+        static NONE: BTreeSet<Watch> = BTreeSet::new();
+        self.resource(resource).map_or(&NONE, |plan| &plan.watches)
+    }
+}

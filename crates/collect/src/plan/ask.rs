@@ -1,0 +1,82 @@
+//! Both kinds of target, seen alike.
+
+use std::sync::Arc;
+
+use kollect_api::selector::LabelSelector;
+use kollect_api::target::ResourceRule;
+use kollect_api::{KollectClusterTarget, KollectTarget};
+use kollect_inventory::Owner;
+
+use super::key::TargetKey;
+use crate::gates::SelectionSpec;
+
+/// What a target of either kind asks for.
+#[derive(Debug)]
+pub(super) struct Ask<'t> {
+    pub(super) key: TargetKey,
+    pub(super) suspend: bool,
+    pub(super) profile_namespace: &'t str,
+    pub(super) profile_name: &'t str,
+    pub(super) included: &'t [String],
+    pub(super) excluded: &'t [String],
+    pub(super) selector: Option<&'t LabelSelector>,
+    pub(super) exclude: Option<&'t LabelSelector>,
+    pub(super) rules: &'t [ResourceRule],
+    pub(super) selection: SelectionSpec,
+}
+
+impl<'t> Ask<'t> {
+    /// What a target asks for; nothing if it is being deleted.
+    pub(super) fn of_target(target: &'t Arc<KollectTarget>) -> Option<Self> {
+        let metadata = &target.metadata;
+        let spec = &target.spec;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        metadata.deletion_timestamp.is_none().then(|| Ask {
+            key: TargetKey::namespaced(namespace, metadata.name.as_deref().unwrap_or_default()),
+            suspend: spec.suspend,
+            profile_namespace: namespace,
+            profile_name: spec.profile_ref.trim(),
+            included: &spec.included_namespaces,
+            excluded: &spec.excluded_namespaces,
+            selector: spec.namespace_selector.as_ref(),
+            exclude: spec.namespace_exclude_selector.as_ref(),
+            rules: &spec.resource_rules,
+            selection: SelectionSpec {
+                rules: spec.resource_rules.clone(),
+                label_selector: spec.label_selector.clone(),
+                names: spec.names.clone(),
+                watch_mode: spec.watch_mode,
+            },
+        })
+    }
+
+    /// What a cluster target asks for; nothing if it is being deleted.
+    pub(super) fn of_cluster_target(target: &'t Arc<KollectClusterTarget>) -> Option<Self> {
+        let metadata = &target.metadata;
+        let spec = &target.spec;
+        metadata.deletion_timestamp.is_none().then(|| Ask {
+            key: TargetKey::cluster(metadata.name.as_deref().unwrap_or_default()),
+            suspend: spec.suspend,
+            profile_namespace: spec.profile_ref.namespace(),
+            profile_name: spec.profile_ref.name.trim(),
+            included: &spec.included_namespaces,
+            excluded: &spec.excluded_namespaces,
+            selector: spec.namespace_selector.as_ref(),
+            exclude: spec.namespace_exclude_selector.as_ref(),
+            rules: &spec.resource_rules,
+            selection: SelectionSpec {
+                rules: spec.resource_rules.clone(),
+                ..SelectionSpec::default()
+            },
+        })
+    }
+
+    /// Whether the target says nothing about namespaces.
+    pub(super) fn names_no_namespace(&self) -> bool {
+        super::namespaces::names(self.included).next().is_none() && self.selector.is_none()
+    }
+
+    pub(super) fn is_cluster_target(&self) -> bool {
+        self.key.owner == Owner::ClusterTarget
+    }
+}

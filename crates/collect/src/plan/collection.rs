@@ -1,0 +1,71 @@
+//! What a target that runs collects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kollect_api::{GroupVersionKind, KollectProfile, meta};
+use kollect_expr::ReadSet;
+
+use super::discovery::Resource;
+use crate::gates::{NamespaceGate, Selection};
+
+/// A profile as it is used for extraction.
+///
+/// Two are equal when they extract the same: same spec, same security annotations. Other changes
+/// of the profile (labels, status) are none.
+#[derive(Debug)]
+pub struct Extraction {
+    /// The profile.
+    pub profile: Arc<KollectProfile>,
+    /// Which parts of an object its extractor looks at.
+    pub reads: ReadSet,
+}
+
+impl Extraction {
+    /// The kind that rows carry, as the profile writes it.
+    pub fn gvk(&self) -> &GroupVersionKind {
+        &self.profile.spec.target_gvk
+    }
+
+    /// Whether this is the extraction of `profile`.
+    pub fn is_of(&self, profile: &Arc<KollectProfile>) -> bool {
+        let annotation = |profile: &KollectProfile, key: &str| {
+            let annotations = profile.metadata.annotations.as_ref();
+            annotations.and_then(|all| all.get(key)).cloned()
+        };
+        let own = &self.profile;
+        Arc::ptr_eq(own, profile)
+            || own.metadata.namespace == profile.metadata.namespace
+                && own.metadata.name == profile.metadata.name
+                && own.spec == profile.spec
+                && meta::SECURITY_ANNOTATIONS
+                    .iter()
+                    .all(|key| annotation(own, key) == annotation(profile, key))
+    }
+}
+
+impl PartialEq for Extraction {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_of(&other.profile)
+    }
+}
+
+/// Where a target collects from, and what each namespace contributes to decisions.
+///
+/// Objects of cluster-scoped kinds have no namespace; they are under the empty name, which no
+/// namespace can have. No entry at all means that nothing is collected, never that everything is.
+pub type Reach = BTreeMap<Arc<str>, NamespaceGate>;
+
+/// What a target collects: one resource, from some namespaces, through a selection, with a
+/// profile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Collection {
+    /// What is listed and watched.
+    pub resource: Arc<Resource>,
+    /// What is taken out of each object.
+    pub extraction: Arc<Extraction>,
+    /// Which objects.
+    pub selection: Arc<Selection>,
+    /// From where.
+    pub reach: Reach,
+}

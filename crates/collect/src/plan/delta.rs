@@ -1,0 +1,173 @@
+//! What a new plan changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Plan;
+use super::collection::Collection;
+use super::discovery::Resource;
+use super::key::TargetKey;
+use super::target::{Course, TargetPlan};
+use super::watch::{Watch, WatchScope};
+
+/// The way from one plan to the next. What is not mentioned stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlanDelta {
+    /// What happens with targets.
+    pub targets: BTreeMap<TargetKey, TargetChange>,
+    /// Watches to open. Their first list goes to all targets in their scope.
+    pub open: BTreeSet<Watch>,
+    /// Watches to close: at once if `open` has none for the resource, else as soon as those have
+    /// finished their first list.
+    pub close: BTreeSet<Watch>,
+    /// Lists to make beside watches that stay open, and the targets they are for.
+    pub relist: BTreeMap<(Arc<Resource>, WatchScope), BTreeSet<TargetKey>>,
+}
+
+/// What happens with one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetChange {
+    /// It starts to collect.
+    Start,
+    /// It starts anew, because it now collects another kind: all its rows go first.
+    Restart,
+    /// It goes on, differently.
+    Revise(Revision),
+    /// It stops; its rows go.
+    End,
+    /// Whether it will collect is not known. It has no rows and is not complete.
+    Wait,
+}
+
+/// How a target that goes on changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Revision {
+    /// Namespaces it no longer collects from; their rows go at once.
+    pub left: BTreeSet<Arc<str>>,
+    /// What has to be looked at again.
+    pub again: Again,
+}
+
+/// Which objects have to be decided about again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Again {
+    /// None.
+    #[default]
+    Nothing,
+    /// All of the target: its profile or its selection changed.
+    Everything,
+    /// Those in these namespaces: they are new to the target, or their labels or annotations
+    /// changed in a way that matters to it.
+    Namespaces(BTreeSet<Arc<str>>),
+}
+
+impl PlanDelta {
+    pub(super) fn between(old: &Plan, new: &Plan, limit: usize) -> Self {
+        let mut delta = PlanDelta::default();
+        for (key, target) in &new.targets {
+            let change = change(old.targets.get(key).map(|plan| &**plan), target);
+            if let Some(change) = change {
+                delta.targets.insert(key.clone(), change);
+            }
+        }
+        for (key, plan) in &old.targets {
+            if !new.targets.contains_key(key) && !matches!(plan.course, Course::Stop) {
+                delta.targets.insert(key.clone(), TargetChange::End);
+            }
+        }
+        let before: BTreeSet<&Watch> = old.watches().collect();
+        let after: BTreeSet<&Watch> = new.watches().collect();
+        let owned = |watches: &mut dyn Iterator<Item = &&Watch>| {
+            watches.map(|watch| Watch::clone(watch)).collect()
+        };
+        delta.open = owned(&mut after.difference(&before));
+        delta.close = owned(&mut before.difference(&after));
+        delta.find_relists(new, limit);
+        delta
+    }
+
+    /// Whether nothing has to be done.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty() && self.open.is_empty() && self.close.is_empty()
+    }
+
+    /// Finds what must be listed although no watch is opened for it.
+    fn find_relists(&mut self, plan: &Plan, limit: usize) {
+        for (key, change) in &self.targets {
+            let Some(target) = plan.targets.get(key) else {
+                continue;
+            };
+            let Some(collection) = target.collection() else {
+                continue;
+            };
+            let namespaces: Vec<&Arc<str>> = match change {
+                TargetChange::End | TargetChange::Wait => continue,
+                TargetChange::Start | TargetChange::Restart => collection.reach.keys().collect(),
+                TargetChange::Revise(revision) => match &revision.again {
+                    Again::Nothing => continue,
+                    Again::Everything => collection.reach.keys().collect(),
+                    Again::Namespaces(namespaces) => namespaces.iter().collect(),
+                },
+            };
+            let watches = plan.watches_of(&collection.resource);
+            // One large list is a smaller burden than many small ones.
+            let scopes: BTreeSet<WatchScope> = if namespaces.len() > limit
+                && watches.iter().any(|watch| watch.scope == WatchScope::All)
+            {
+                BTreeSet::from([WatchScope::All])
+            } else {
+                namespaces.into_iter().map(WatchScope::of).collect()
+            };
+            for scope in scopes {
+                // Without a watch there is nothing to list yet; a new watch lists by itself.
+                let watch = watches.iter().find(|watch| watch.scope.covers(&scope));
+                if watch.is_some_and(|watch| !self.open.contains(watch)) {
+                    let place = (Arc::clone(&collection.resource), scope);
+                    self.relist.entry(place).or_default().insert(key.clone());
+                }
+            }
+        }
+    }
+}
+
+fn change(old: Option<&TargetPlan>, new: &TargetPlan) -> Option<TargetChange> {
+    let before = old.map(|old| &old.course);
+    match (before, &new.course) {
+        (Some(Course::Collect(old)), Course::Collect(new)) => {
+            if old.resource != new.resource || old.extraction.gvk() != new.extraction.gvk() {
+                return Some(TargetChange::Restart);
+            }
+            let revision = revision(old, new);
+            (revision != Revision::default()).then_some(TargetChange::Revise(revision))
+        }
+        (_, Course::Collect(_)) => Some(TargetChange::Start),
+        (None | Some(Course::Stop), Course::Stop) | (Some(Course::Wait), Course::Wait) => None,
+        (_, Course::Stop) => Some(TargetChange::End),
+        (_, Course::Wait) => Some(TargetChange::Wait),
+    }
+}
+
+fn revision(old: &Collection, new: &Collection) -> Revision {
+    let left = old
+        .reach
+        .keys()
+        .filter(|name| !new.reach.contains_key(*name));
+    let again = if old.extraction != new.extraction || old.selection != new.selection {
+        Again::Everything
+    } else {
+        let changed = new
+            .reach
+            .iter()
+            .filter(|(name, gate)| old.reach.get(*name) != Some(gate));
+        let changed: BTreeSet<_> = changed.map(|(name, _)| Arc::clone(name)).collect();
+        if changed.is_empty() {
+            Again::Nothing
+        } else {
+            Again::Namespaces(changed)
+        }
+    };
+    Revision {
+        left: left.cloned().collect(),
+        again,
+    }
+}

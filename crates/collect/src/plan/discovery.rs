@@ -1,0 +1,71 @@
+//! From kinds to resources, as the API server says.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use kollect_api::GroupVersionKind;
+
+/// A resource of the API server: what can be listed and watched.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// API group, empty for the core group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Plural name, for example `gateways`.
+    pub plural: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl fmt::Display for Resource {
+    /// The customary form, for example `deployments.v1.apps`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.plural, self.version)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        Ok(())
+    }
+}
+
+/// What discovery says about a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KindFact {
+    /// The kind is served as this resource.
+    Served(Arc<Resource>),
+    /// The kind is not installed.
+    NotInstalled,
+    /// Discovery of its group failed; try again.
+    Failed(String),
+}
+
+/// What is known about kinds. A kind that is not in here was never asked about.
+///
+/// Plurals are never guessed. Group, version and kind are compared exactly, as the API server
+/// does.
+#[derive(Debug, Clone, Default)]
+pub struct Kinds(HashMap<GroupVersionKind, KindFact>);
+
+impl Kinds {
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Remembers an answer, in place of an older one.
+    pub fn set(&mut self, gvk: GroupVersionKind, fact: KindFact) {
+        self.0.insert(gvk, fact);
+    }
+
+    /// Forgets everything about a group, because its definitions changed.
+    pub fn forget_group(&mut self, group: &str) {
+        self.0.retain(|gvk, _| gvk.group != group);
+    }
+
+    /// What is known about a kind.
+    pub fn get(&self, gvk: &GroupVersionKind) -> Option<&KindFact> {
+        self.0.get(gvk)
+    }
+}

@@ -1,0 +1,426 @@
+//! From one target to what it may collect, before access is looked at.
+//!
+//! The checks run in a fixed order and the first that fails gives the reason, so that a target
+//! always shows the same one. There are three ways to fail:
+//!
+//! * **for good** ([`Course::Stop`]): the target is suspended, its profile does not exist, a scope
+//!   forbids it, its kind is not installed. Collection ends and the rows go; that is the answer to
+//!   the question which rows there are.
+//! * **for the moment**: something could not be read. Nothing is decided, so nothing changes: what
+//!   was collected goes on, within the scopes; what was not, waits ([`Course::Wait`]).
+//! * **broken**: a selector or policy means nothing. Admission refuses such a target, so it got
+//!   past it or became broken by an upgrade. Deleting everybody's rows for that would be worse
+//!   than keeping the last selection that worked, so it is treated like a failure to read, but
+//!   shown as degraded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kollect_api::{GroupVersionKind, KollectProfile, KollectScope};
+use kollect_expr::ReadSet;
+
+use super::ask::Ask;
+use super::ceilings::Ceilings;
+use super::collection::{Collection, Extraction, Reach};
+use super::degraded::{Degradation, DegradedReason};
+use super::discovery::{KindFact, Resource};
+use super::namespaces::{NamespaceIntent, Universe};
+use super::target::{Course, TargetNamespaces, TargetPlan, TargetState};
+use super::world::{ProfileFact, Readable, World};
+use crate::gates::{NamespaceGate, Selection, SelectionError};
+
+/// What all drafts of one plan share.
+pub(super) struct Drafting<'w> {
+    world: &'w World,
+    universe: Universe,
+    scopes: BTreeMap<&'w str, Vec<&'w KollectScope>>,
+    /// One per profile, so that targets with the same profile share it.
+    extractions: BTreeMap<(String, String), Arc<Extraction>>,
+    reads: &'w dyn Fn(&KollectProfile) -> ReadSet,
+}
+
+/// A target's plan as far as it goes without access, and the kind that has to be looked up.
+pub(super) struct Draft {
+    pub(super) plan: TargetPlan,
+    pub(super) unknown_kind: Option<GroupVersionKind>,
+}
+
+/// Why a draft ends before a collection is found.
+enum Ended {
+    /// For good.
+    Stop(Degradation),
+    /// For the moment, or because the target is broken: what was collected goes on.
+    Hold(TargetState),
+    /// For the moment: discovery has not been asked about the kind.
+    UnknownKind(GroupVersionKind),
+}
+
+fn stop<T>(reason: DegradedReason, message: impl Into<String>) -> Result<T, Ended> {
+    Err(Ended::Stop(Degradation::new(reason, message)))
+}
+
+fn hold<T>(reason: DegradedReason, message: impl Into<String>) -> Result<T, Ended> {
+    let degradation = Degradation::new(reason, message);
+    Err(Ended::Hold(TargetState::Degraded(degradation)))
+}
+
+impl<'w> Drafting<'w> {
+    pub(super) fn new(
+        world: &'w World,
+        reads: &'w dyn Fn(&KollectProfile) -> ReadSet,
+        known: impl Iterator<Item = Arc<Extraction>>,
+    ) -> Self {
+        let mut scopes: BTreeMap<&str, Vec<&KollectScope>> = BTreeMap::new();
+        if let Readable::Read(all) = &world.scopes {
+            for scope in all {
+                let namespace = scope.metadata.namespace.as_deref().unwrap_or_default();
+                scopes.entry(namespace).or_default().push(scope);
+            }
+        }
+        Drafting {
+            world,
+            universe: Universe::new(&world.namespaces, &world.settings),
+            scopes,
+            extractions: known
+                .map(|extraction| (profile_key(&extraction.profile), extraction))
+                .collect(),
+            reads,
+        }
+    }
+
+    /// Drafts the plan of one target.
+    pub(super) fn draft(&mut self, ask: &Ask<'_>, previous: Option<&TargetPlan>) -> Draft {
+        let mut namespaces = TargetNamespaces::default();
+        let ceilings = self.ceilings(ask);
+        let found = match &ceilings {
+            Ok(ceilings) => self.collection(ask, ceilings, previous, &mut namespaces),
+            // Suspension and a missing profile do not depend on scopes.
+            Err(error) => self
+                .profile(ask)
+                .and_then(|_| hold(DegradedReason::ScopeLookupFailed, error)),
+        };
+        let mut unknown_kind = None;
+        let held =
+            |namespaces: &mut _| self.hold(ask, ceilings.as_ref().ok(), previous, namespaces);
+        let (state, course) = match found {
+            Ok((collection, mismatch)) => {
+                let state = mismatch.map_or(TargetState::Collecting, TargetState::Degraded);
+                (state, Course::Collect(Arc::new(collection)))
+            }
+            Err(Ended::Stop(degradation)) => {
+                namespaces.effective.clear();
+                (TargetState::Degraded(degradation), Course::Stop)
+            }
+            Err(Ended::Hold(state)) => (state, held(&mut namespaces)),
+            Err(Ended::UnknownKind(gvk)) => {
+                let state = TargetState::Undecided(format!("kind {gvk} is being looked up"));
+                unknown_kind = Some(gvk);
+                (state, held(&mut namespaces))
+            }
+        };
+        Draft {
+            plan: TargetPlan {
+                key: ask.key.clone(),
+                active_rules: match &course {
+                    Course::Collect(collection) => collection.selection.rules(),
+                    Course::Stop | Course::Wait => 0,
+                },
+                state,
+                course,
+                namespaces,
+                awaiting: BTreeSet::new(),
+            },
+            unknown_kind,
+        }
+    }
+
+    fn ceilings(&self, ask: &Ask<'_>) -> Result<Ceilings<'w>, String> {
+        if ask.is_cluster_target() {
+            return match &self.world.cluster_scopes {
+                Readable::Read(scopes) => Ok(Ceilings::new(scopes.iter().map(|s| s.ceiling()))),
+                Readable::Failed(error) => Err(format!("list KollectClusterScope: {error}")),
+            };
+        }
+        let namespace = &*ask.key.namespace;
+        match &self.world.scopes {
+            Readable::Read(_) => {
+                let scopes = self.scopes.get(namespace).into_iter().flatten();
+                Ok(Ceilings::new(scopes.map(|scope| scope.ceiling())))
+            }
+            Readable::Failed(error) => Err(format!(
+                "list KollectScope in namespace {namespace:?}: {error}"
+            )),
+        }
+    }
+
+    fn profile(&self, ask: &Ask<'_>) -> Result<&'w Arc<KollectProfile>, Ended> {
+        use DegradedReason::{MissingProfileRef, ProfileForbidden, ProfileNotFound, Suspended};
+        if ask.suspend {
+            return stop(
+                Suspended,
+                "spec.suspend is true; rows removed from inventories",
+            );
+        }
+        let (namespace, name) = (ask.profile_namespace, ask.profile_name);
+        if name.is_empty() {
+            return stop(MissingProfileRef, "spec.profileRef is required");
+        }
+        let key = (namespace.to_owned(), name.to_owned());
+        match self.world.profiles.get(&key) {
+            Some(ProfileFact::Found(profile)) => Ok(profile),
+            Some(ProfileFact::Forbidden) => stop(
+                ProfileForbidden,
+                format!(
+                    "KollectProfile {name:?} in namespace {namespace:?} may not be read by the operator; grant it get on kollectprofiles there"
+                ),
+            ),
+            Some(ProfileFact::Failed(error)) => Err(Ended::Hold(TargetState::Undecided(format!(
+                "read KollectProfile {name:?} in namespace {namespace:?}: {error}"
+            )))),
+            None => stop(
+                ProfileNotFound,
+                format!("KollectProfile {name:?} not found in namespace {namespace:?}"),
+            ),
+        }
+    }
+
+    fn collection(
+        &mut self,
+        ask: &Ask<'_>,
+        ceilings: &Ceilings<'_>,
+        previous: Option<&TargetPlan>,
+        namespaces: &mut TargetNamespaces,
+    ) -> Result<(Collection, Option<Degradation>), Ended> {
+        let profile = self.profile(ask)?;
+        let gvk = &profile.spec.target_gvk;
+        check_scopes(ask, ceilings, profile)?;
+        let settings = &self.world.settings;
+        let intent = NamespaceIntent::new(
+            ask.included,
+            ask.excluded,
+            ask.selector,
+            ask.exclude,
+            settings,
+        );
+        if let Ok(intent) = &intent {
+            *namespaces = self.namespaces(ask, intent, ceilings);
+        }
+        let mismatch = check_rules(ask, gvk)?;
+        let resource = self.resource(gvk)?;
+        if !resource.namespaced {
+            if let Some(message) = ceilings.refuses_cluster_scoped(gvk) {
+                return stop(DegradedReason::ScopeGVKDenied, message);
+            }
+            *namespaces = TargetNamespaces::default();
+        }
+        let broken = DegradedReason::InformerRegistrationFailed;
+        if let Err(error) = intent {
+            return hold(broken, error.to_string());
+        }
+        let selection =
+            selection(ask, gvk, previous).or_else(|error| hold(broken, error.to_string()))?;
+        let reach = if resource.namespaced {
+            self.reach(&selection, &namespaces.effective)
+        } else {
+            Reach::from([("".into(), NamespaceGate::CLUSTER_SCOPED)])
+        };
+        let collection = Collection {
+            extraction: self.extraction(profile),
+            resource,
+            selection,
+            reach,
+        };
+        Ok((collection, mismatch))
+    }
+
+    /// Matched and effective namespaces. A namespaced target that says nothing about namespaces
+    /// means those its scopes allow, not the whole cluster.
+    fn namespaces(
+        &self,
+        ask: &Ask<'_>,
+        intent: &NamespaceIntent<'_>,
+        ceilings: &Ceilings<'_>,
+    ) -> TargetNamespaces {
+        let open = !ask.is_cluster_target() && ask.names_no_namespace();
+        let mut namespaces = TargetNamespaces::default();
+        for (name, facts) in self.universe.iter() {
+            if !intent.matches(name, facts) || (open && !ceilings.lists(name)) {
+                continue;
+            }
+            namespaces.matched.push(Arc::clone(name));
+            if ceilings.permits(name) {
+                namespaces.effective.push(Arc::clone(name));
+            } else {
+                namespaces.outside_scope.push(Arc::clone(name));
+            }
+        }
+        namespaces
+    }
+
+    fn resource(&self, gvk: &GroupVersionKind) -> Result<Arc<Resource>, Ended> {
+        match self.world.kinds.get(gvk) {
+            Some(KindFact::Served(resource)) => Ok(Arc::clone(resource)),
+            Some(KindFact::NotInstalled) => stop(
+                DegradedReason::KindNotInstalled,
+                format!(
+                    "kind {gvk} is not installed in this cluster; collection starts by itself once it is"
+                ),
+            ),
+            Some(KindFact::Failed(error)) => hold(
+                DegradedReason::InformerRegistrationFailed,
+                format!("look up kind {gvk}: {error}"),
+            ),
+            None => Err(Ended::UnknownKind(gvk.clone())),
+        }
+    }
+
+    fn extraction(&mut self, profile: &Arc<KollectProfile>) -> Arc<Extraction> {
+        let key = profile_key(profile);
+        if let Some(known) = self.extractions.get(&key)
+            && known.is_of(profile)
+        {
+            return Arc::clone(known);
+        }
+        let extraction = Arc::new(Extraction {
+            profile: Arc::clone(profile),
+            reads: (self.reads)(profile),
+        });
+        self.extractions.insert(key, Arc::clone(&extraction));
+        extraction
+    }
+
+    fn reach(&self, selection: &Selection, namespaces: &[Arc<str>]) -> Reach {
+        let facts = namespaces
+            .iter()
+            .filter_map(|name| Some((name, self.universe.get(name)?)));
+        facts
+            .map(|(name, facts)| {
+                let gate = selection.namespace_gate(&facts.labels, &facts.annotations);
+                (Arc::clone(name), gate)
+            })
+            .collect()
+    }
+
+    /// What was collected before, as far as scopes and exclusions still permit it.
+    fn hold(
+        &self,
+        ask: &Ask<'_>,
+        ceilings: Option<&Ceilings<'_>>,
+        previous: Option<&TargetPlan>,
+        namespaces: &mut TargetNamespaces,
+    ) -> Course {
+        let Some((plan, held)) = previous.and_then(|plan| Some((plan, plan.collection()?))) else {
+            return Course::Wait;
+        };
+        let gvk = held.extraction.gvk();
+        let refused = ceilings.is_some_and(|ceilings| {
+            ceilings.refuses_kind(gvk).is_some()
+                || (!held.resource.namespaced && ceilings.refuses_cluster_scoped(gvk).is_some())
+        });
+        if refused {
+            return Course::Stop;
+        }
+        let excluded = |name: &Arc<str>| {
+            super::namespaces::names(ask.excluded)
+                .chain(super::namespaces::names(
+                    &self.world.settings.default_excluded_namespaces,
+                ))
+                .any(|excluded| excluded == &**name)
+        };
+        let mut collection = Collection::clone(held);
+        if held.resource.namespaced {
+            let mut effective = plan.namespaces.effective.clone();
+            effective.retain(|name| {
+                self.universe.get(name).is_some()
+                    && ceilings.is_none_or(|ceilings| ceilings.permits(name))
+                    && !excluded(name)
+            });
+            collection.reach = self.reach(&held.selection, &effective);
+            namespaces.matched.clone_from(&plan.namespaces.matched);
+            namespaces.effective = effective;
+        } else {
+            collection.reach = Reach::from([("".into(), NamespaceGate::CLUSTER_SCOPED)]);
+        }
+        Course::Collect(Arc::new(collection))
+    }
+}
+
+fn profile_key(profile: &KollectProfile) -> (String, String) {
+    let metadata = &profile.metadata;
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+/// What scopes say about a target as it is written. The profile's kind is checked even if rules
+/// name others, because it is the one that is watched.
+fn check_scopes(
+    ask: &Ask<'_>,
+    ceilings: &Ceilings<'_>,
+    profile: &KollectProfile,
+) -> Result<(), Ended> {
+    let kinds = std::iter::once(&profile.spec.target_gvk).chain(ask.rules.iter().map(|r| &r.gvk));
+    let reference = ask
+        .is_cluster_target()
+        .then(|| ceilings.refuses_reference(ask.profile_namespace))
+        .flatten();
+    if let Some(message) = reference {
+        return stop(DegradedReason::ScopeNamespaceDenied, message);
+    }
+    let mut refused_kinds = kinds.filter_map(|gvk| ceilings.refuses_kind(gvk));
+    let secrets = || {
+        (!ask.is_cluster_target())
+            .then(|| ceilings.refuses_secrets(&profile.spec))
+            .flatten()
+    };
+    if let Some(message) = refused_kinds.next().or_else(secrets) {
+        return stop(DegradedReason::ScopeGVKDenied, message);
+    }
+    // Only what is asked for by name is a violation; what a selector reaches beyond the scope is
+    // taken away silently. Cluster targets are narrowed in both cases.
+    let violation = (!ask.is_cluster_target())
+        .then(|| {
+            super::namespaces::names(ask.included).find_map(|name| ceilings.refuses_namespace(name))
+        })
+        .flatten();
+    match violation {
+        Some(message) => stop(
+            DegradedReason::ScopeNamespaceDenied,
+            format!("{message}; remove it from spec.includedNamespaces"),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Rules for another kind than the profile's never take anything. If there are only such rules
+/// nothing can be collected; if some are right, they are followed and the others are shown.
+fn check_rules(ask: &Ask<'_>, gvk: &GroupVersionKind) -> Result<Option<Degradation>, Ended> {
+    let wrong = |rule: &&kollect_api::target::ResourceRule| !rule.gvk.same_as(gvk);
+    let Some(position) = ask.rules.iter().position(|rule| wrong(&rule)) else {
+        return Ok(None);
+    };
+    let message = format!(
+        "spec.resourceRules[{position}].gvk is {}, but the profile collects {gvk}; a rule for another kind never matches",
+        ask.rules[position].gvk
+    );
+    let reason = DegradedReason::ResourceRuleGVKMismatch;
+    if ask.rules.iter().all(|rule| wrong(&rule)) {
+        return stop(reason, message);
+    }
+    Ok(Some(Degradation::new(reason, message)))
+}
+
+/// The compiled selection; the one of the previous plan if nothing about it changed.
+fn selection(
+    ask: &Ask<'_>,
+    gvk: &GroupVersionKind,
+    previous: Option<&TargetPlan>,
+) -> Result<Arc<Selection>, SelectionError> {
+    if let Some(known) = previous.and_then(TargetPlan::collection)
+        && known.selection.is_of(&ask.selection, gvk)
+    {
+        return Ok(Arc::clone(&known.selection));
+    }
+    Selection::compile(ask.selection.clone(), gvk).map(Arc::new)
+}

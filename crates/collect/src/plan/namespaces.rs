@@ -1,0 +1,157 @@
+//! The namespaces of the cluster, and which of them a target means.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kollect_api::selector::LabelSelector;
+
+use super::world::Settings;
+use crate::gates::{Selector, SelectorError};
+
+/// The label every namespace has, with its own name as value.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// What is known about one namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamespaceFacts {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The namespaces as they were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NamespaceListing {
+    /// All namespaces there are, also those that are terminating.
+    Complete(BTreeMap<String, NamespaceFacts>),
+    /// Namespaces could not be listed; these are the ones that could be read one by one. Only
+    /// `--watch-namespaces` then says which exist.
+    Partial(BTreeMap<String, NamespaceFacts>),
+}
+
+impl Default for NamespaceListing {
+    fn default() -> Self {
+        NamespaceListing::Complete(BTreeMap::new())
+    }
+}
+
+/// The namespaces that targets may mean at all.
+#[derive(Debug, Clone, Default)]
+pub struct Universe(BTreeMap<Arc<str>, NamespaceFacts>);
+
+impl Universe {
+    /// All namespaces, or those of `--watch-namespaces`. A watched namespace whose labels cannot
+    /// be read has only the label that every namespace has.
+    pub fn new(listing: &NamespaceListing, settings: &Settings) -> Self {
+        let watched: BTreeSet<&str> = settings
+            .watch_namespaces
+            .iter()
+            .map(|name| name.trim())
+            .filter(|name| !name.is_empty())
+            .collect();
+        let (NamespaceListing::Complete(known) | NamespaceListing::Partial(known)) = listing;
+        let mut all: BTreeMap<Arc<str>, NamespaceFacts> = known
+            .iter()
+            .filter(|(name, _)| {
+                if watched.is_empty() {
+                    !settings.tenant_mode
+                } else {
+                    watched.contains(name.as_str())
+                }
+            })
+            .map(|(name, facts)| (name.as_str().into(), facts.clone()))
+            .collect();
+        if matches!(listing, NamespaceListing::Partial(_)) {
+            for name in watched {
+                all.entry(name.into()).or_insert_with(|| NamespaceFacts {
+                    labels: BTreeMap::from([(NAME_LABEL.to_owned(), name.to_owned())]),
+                    annotations: BTreeMap::new(),
+                });
+            }
+        }
+        Universe(all)
+    }
+
+    /// What is known about a namespace.
+    pub fn get(&self, name: &str) -> Option<&NamespaceFacts> {
+        self.0.get(name)
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &NamespaceFacts)> {
+        self.0.iter()
+    }
+}
+
+/// Which namespaces a target asks for, before any scope.
+#[derive(Debug)]
+pub struct NamespaceIntent<'t> {
+    included: BTreeSet<&'t str>,
+    excluded: BTreeSet<&'t str>,
+    selector: Selector,
+    exclude: Option<Selector>,
+}
+
+impl<'t> NamespaceIntent<'t> {
+    /// Combines the fields of a target with the operator's defaults. A selector that means nothing
+    /// is an error: ignoring an exclusion would collect what somebody wanted out.
+    pub fn new(
+        included: &'t [String],
+        excluded: &'t [String],
+        selector: Option<&LabelSelector>,
+        exclude: Option<&LabelSelector>,
+        settings: &'t Settings,
+    ) -> Result<Self, IntentError> {
+        let included = if names(included).next().is_none() {
+            &settings.default_included_namespaces
+        } else {
+            included
+        };
+        Ok(NamespaceIntent {
+            included: names(included).collect(),
+            excluded: names(excluded)
+                .chain(names(&settings.default_excluded_namespaces))
+                .collect(),
+            selector: Selector::compile_optional(selector).map_err(IntentError::Selector)?,
+            exclude: exclude
+                .map(Selector::compile)
+                .transpose()
+                .map_err(IntentError::ExcludeSelector)?,
+        })
+    }
+
+    /// Whether the target asks for this namespace.
+    pub fn matches(&self, name: &str, facts: &NamespaceFacts) -> bool {
+        (self.included.is_empty() || self.included.contains(name))
+            && !self.excludes(name)
+            && self.selector.matches(&facts.labels)
+            && self
+                .exclude
+                .as_ref()
+                .is_none_or(|exclude| !exclude.matches(&facts.labels))
+    }
+
+    /// Whether the target or the operator excludes this namespace by name.
+    pub fn excludes(&self, name: &str) -> bool {
+        self.excluded.contains(name)
+    }
+}
+
+/// Names of a list without blanks around them; empty ones name nothing.
+pub(super) fn names(list: &[String]) -> impl Iterator<Item = &str> {
+    list.iter()
+        .map(|name| name.trim())
+        .filter(|name| !name.is_empty())
+}
+
+/// A namespace selector that means nothing. The text names the field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IntentError {
+    /// `spec.namespaceSelector`.
+    #[error("spec.namespaceSelector.{0}")]
+    Selector(SelectorError),
+    /// `spec.namespaceExcludeSelector`.
+    #[error("spec.namespaceExcludeSelector.{0}")]
+    ExcludeSelector(SelectorError),
+}

@@ -1,0 +1,125 @@
+//! Everything the plan is made from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kollect_api::{
+    KollectClusterScope, KollectClusterTarget, KollectProfile, KollectScope, KollectTarget,
+};
+
+use super::access::Access;
+use super::discovery::Kinds;
+use super::namespaces::NamespaceListing;
+
+/// What is known about the cluster at one moment, as plain data.
+///
+/// Only what was really read belongs here. An answer that could not be had (a time-out, a
+/// throttled request) is given as such where there is a place for it, and otherwise the last
+/// answer stays: a plan made from a world never ends a collection because of a failed request.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    /// All targets of the namespaces the operator serves.
+    pub targets: Vec<Arc<KollectTarget>>,
+    /// All cluster targets; ignored in tenant mode.
+    pub cluster_targets: Vec<Arc<KollectClusterTarget>>,
+    /// The profiles that exist or could not be read, by namespace and name. What is not in here
+    /// does not exist.
+    pub profiles: BTreeMap<(String, String), ProfileFact>,
+    /// The scopes of all namespaces the operator serves, or why they could not be read.
+    pub scopes: Readable<Vec<Arc<KollectScope>>>,
+    /// The cluster scopes, or why they could not be read.
+    pub cluster_scopes: Readable<Vec<Arc<KollectClusterScope>>>,
+    /// The namespaces of the cluster.
+    pub namespaces: NamespaceListing,
+    /// What discovery says about kinds.
+    pub kinds: Kinds,
+    /// What access reviews said.
+    pub access: Access,
+    /// Settings of the operator.
+    pub settings: Settings,
+}
+
+/// Something that was read, or the reason why it could not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readable<T> {
+    /// It was read.
+    Read(T),
+    /// It could not be read; try again.
+    Failed(String),
+}
+
+impl<T: Default> Default for Readable<T> {
+    fn default() -> Self {
+        Readable::Read(T::default())
+    }
+}
+
+/// What is known about a profile.
+#[derive(Debug, Clone)]
+pub enum ProfileFact {
+    /// It exists.
+    Found(Arc<KollectProfile>),
+    /// The operator may not read it.
+    Forbidden,
+    /// It could not be read; try again.
+    Failed(String),
+}
+
+/// Settings of the operator that steer collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `--default-included-namespaces`: takes the place of an empty `includedNamespaces`.
+    pub default_included_namespaces: Vec<String>,
+    /// `--default-excluded-namespaces`: added to every `excludedNamespaces`. The union is the safe
+    /// direction: no target can collect what the operator's owner excluded.
+    pub default_excluded_namespaces: Vec<String>,
+    /// `--watch-namespaces`: if not empty, no other namespace is looked at, and namespaces are
+    /// watched one by one.
+    pub watch_namespaces: Vec<String>,
+    /// `--tenant-mode`: only namespaced kinds, and never a cluster-wide watch.
+    pub tenant_mode: bool,
+    /// Up to how many namespaces of one resource are watched one by one where that is preferred
+    /// (`--watch-namespaces`) but a cluster-wide watch is possible. Above that the one
+    /// cluster-wide watch is the smaller burden.
+    pub separate_watches: usize,
+    /// Up to how many namespaces of one resource are watched one by one where a cluster-wide watch
+    /// is not permitted. What is beyond is left out and shown. The namespaces of
+    /// `--watch-namespaces` never are beyond.
+    pub max_namespace_watches: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            default_included_namespaces: Vec::new(),
+            default_excluded_namespaces: Vec::new(),
+            watch_namespaces: Vec::new(),
+            tenant_mode: false,
+            separate_watches: 20,
+            max_namespace_watches: 200,
+        }
+    }
+}
+
+/// Reads a comma-separated flag: entries are trimmed, empty and repeated ones dropped, the order
+/// is kept.
+pub fn comma_list(text: &str) -> Vec<String> {
+    let mut list: Vec<String> = Vec::new();
+    for entry in text.split(',').map(str::trim) {
+        if !entry.is_empty() && !list.iter().any(|known| known == entry) {
+            list.push(entry.to_owned());
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comma_lists_are_trimmed_and_unique() {
+        assert_eq!(comma_list(" b, a ,,b,a"), ["b", "a"]);
+        assert!(comma_list(" , ").is_empty());
+    }
+}

@@ -1,0 +1,383 @@
+//! All rows, in memory, per target.
+//!
+//! # Writing
+//!
+//! [`Store::apply`] makes the store follow a plan; see [`plan`](crate::plan) for when. It decides
+//! which targets exist. A watch then asks for one [`Feed`] per target it serves and reports:
+//!
+//! ```text
+//! the watch lists (first, after 410, or because the plan says so)
+//!     listing = feed.begin_listing(scope)            one per target of ResourcePlan::targets_in(scope)
+//!     each object, each Interest of its namespace    listing.put | listing.skip | listing.fail
+//!     after the last object was written              listing.finish(version of the list)
+//! the watch reports a change
+//!     each Interest of the namespace                 feed.put | feed.skip | feed.fail
+//! the watch reports a deletion
+//!     each Interest of the namespace                 feed.delete(version of the deletion)
+//! another watch has finished its first list instead
+//!     feed.close()                                   then close the watch
+//! ```
+//!
+//! - Every write carries a [`Stamp`]: the epoch of the plan it was decided with and the version
+//!   of the object. Writes about one object must keep their order (route them by uid to workers);
+//!   writes of different sources need not.
+//! - `finish` may be called only when all objects of the list have been written, also those still
+//!   in a queue. That is what makes a target complete.
+//! - A list that breaks off is dropped, not finished.
+//! - What a feed answers is no error. [`Outcome::Superseded`] and [`Outcome::Closed`] mean that
+//!   somebody else takes care of the object.
+//! - When a watch is refused (403) the answer belongs into [`World::access`]; the next plan then
+//!   removes the rows of what is forbidden, and brings them back when access returns.
+//!
+//! A row leaves the store only by a deletion, by a list that no longer shows it, by a decision
+//! against it, or by the end of its target or of the target's interest in the namespace.
+//!
+//! # Reading
+//!
+//! An inventory subscribes with its [`InventoryScope`] and takes [`Taken`] when woken. Nothing is
+//! handed out before every contributing target has been listed completely in this process:
+//! otherwise a restart would delete everybody's rows. Statuses are read with [`Store::summary`];
+//! [`Store::take_signals`] tells whose has news.
+//!
+//! # Locks
+//!
+//! Writers of different objects of one target rarely meet, writers of different targets never.
+//! Extraction and export hold no lock. A reader of all rows blocks the writers of its targets for
+//! as long as it takes to count references to the rows, not to look at them.
+//!
+//! [`World::access`]: crate::plan::World::access
+
+mod entry;
+mod failures;
+mod feed;
+mod locks;
+mod news;
+mod scope;
+mod signals;
+mod stripe;
+mod subscriber;
+mod subscription;
+mod summary;
+mod sync;
+mod target;
+mod validity;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, RwLock};
+
+use kollect_inventory::{Row, Snapshot};
+
+use self::locks::{read, write};
+use self::news::News;
+use self::signals::Signals;
+use self::subscriber::Subscriber;
+use self::target::{Shared, TargetRows};
+use crate::plan::{Course, Plan, PlanDelta, TargetChange, TargetKey, TargetPlan};
+
+pub use self::entry::{ObjectKey, Outcome, Stamp};
+pub use self::failures::Failure;
+pub use self::feed::{Feed, Listing};
+pub use self::scope::InventoryScope;
+pub use self::subscription::{Subscription, Taken};
+pub use self::summary::{StoreSummary, TargetSummary};
+
+/// A moment in the history of the store. Whoever sees a revision sees at least all changes up to
+/// it; equal revisions of one scope mean equal rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(u64);
+
+/// Bounds of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How many changes are kept for a reader that does not take them. One that is further behind
+    /// gets all rows.
+    pub pending_changes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            pending_changes: 50_000,
+        }
+    }
+}
+
+/// All rows.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    limits: Limits,
+    /// Locked before any target.
+    directory: RwLock<Directory>,
+}
+
+#[derive(Debug, Default)]
+struct Directory {
+    targets: BTreeMap<TargetKey, Arc<TargetRows>>,
+    subscribers: Vec<Arc<Subscriber>>,
+    /// A plan was applied, so the targets are known.
+    planned: bool,
+    /// The last change of a target that is no longer there.
+    removed: u64,
+}
+
+impl Store {
+    /// An empty store. `wake` is called when [`Store::take_signals`] has something; it must not
+    /// block.
+    pub fn new(limits: Limits, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Store(Arc::new(Inner {
+            shared: Arc::new(Shared {
+                hasher: hashbrown::DefaultHashBuilder::default(),
+                revision: AtomicU64::new(0),
+                signals: Signals::new(Box::new(wake)),
+            }),
+            limits,
+            directory: RwLock::default(),
+        }))
+    }
+
+    /// Follows a plan: targets come and go, rows of namespaces that were left go, and decisions of
+    /// older plans about whatever changed are refused from now on.
+    pub fn apply(&self, plan: &Plan, delta: &PlanDelta) {
+        let mut news = News::default();
+        let mut directory = write(&self.0.directory);
+        for (key, change) in &delta.targets {
+            news.join(self.0.apply_change(&mut directory, plan, key, change));
+        }
+        for target in plan.targets() {
+            let rows = directory.targets.get(&target.key);
+            if let (Some(rows), Some(namespaces)) = (rows, expected(target)) {
+                news.join(rows.expect(namespaces));
+            }
+        }
+        directory.planned = true;
+        // Whether a scope is complete may have changed, also by what ended.
+        let readers = directory.subscribers.iter().filter(|reader| reader.poke());
+        news.readers.extend(readers.cloned());
+        drop(directory);
+        news.tell(&self.0.shared.signals);
+    }
+
+    /// A way to write the rows of a target, if the target collects.
+    pub fn feed(&self, key: &TargetKey) -> Option<Arc<Feed>> {
+        let directory = read(&self.0.directory);
+        let target = directory.targets.get(key)?;
+        Some(Arc::new(Feed::new(Arc::clone(target))))
+    }
+
+    /// Follows the rows of an inventory. `wake` is called when there may be something to take; it
+    /// must not block.
+    pub fn subscribe(
+        &self,
+        scope: InventoryScope,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Subscription {
+        let limit = self.0.limits.pending_changes;
+        let subscriber = Arc::new(Subscriber::new(scope, limit, Box::new(wake)));
+        let mut directory = write(&self.0.directory);
+        directory.attach(&subscriber);
+        directory.subscribers.push(Arc::clone(&subscriber));
+        Subscription {
+            inner: Arc::clone(&self.0),
+            subscriber,
+        }
+    }
+
+    /// The rows of a scope at one moment, whether its targets are complete or not.
+    pub fn snapshot(&self, scope: &InventoryScope) -> (Snapshot, Revision) {
+        let directory = read(&self.0.directory);
+        let (rows, revision) = self.0.freeze(&directory, scope, |_| {});
+        drop(directory);
+        (Snapshot::new(rows), revision)
+    }
+
+    /// The rows of one target.
+    pub fn rows(&self, key: &TargetKey) -> Vec<Row> {
+        let directory = read(&self.0.directory);
+        let Some(target) = directory.targets.get(key) else {
+            return Vec::new();
+        };
+        let stripes: Vec<_> = target.freeze().collect();
+        let rows = stripes.iter().flat_map(|stripe| stripe.rows());
+        rows.cloned().collect()
+    }
+
+    /// The last change of a scope's rows. It never goes back, also not when targets end.
+    pub fn revision(&self, scope: &InventoryScope) -> Revision {
+        let directory = read(&self.0.directory);
+        let targets = directory.targets_in(scope);
+        let last = targets.map(|target| target.revision()).max();
+        Revision(last.unwrap_or(0).max(directory.removed))
+    }
+
+    /// Whether a scope's rows are all there: a plan has been applied, and every contributing
+    /// target has been listed completely.
+    pub fn is_complete(&self, scope: &InventoryScope) -> bool {
+        let directory = read(&self.0.directory);
+        directory.planned
+            && directory
+                .targets_in(scope)
+                .all(|target| target.is_complete())
+    }
+
+    /// The targets whose status has news: complete, failures, policy failures. Meant for one
+    /// reader.
+    pub fn take_signals(&self) -> BTreeSet<TargetKey> {
+        self.0.shared.signals.take()
+    }
+}
+
+impl Inner {
+    fn apply_change(
+        &self,
+        directory: &mut Directory,
+        plan: &Plan,
+        key: &TargetKey,
+        change: &TargetChange,
+    ) -> News {
+        let mut news = News::default();
+        let target = plan.target(key);
+        if let TargetChange::Revise(revision) = change {
+            let collection = target.and_then(|target| target.collection());
+            if let (Some(rows), Some(collection)) = (directory.targets.get(key), collection) {
+                news = rows.revise(collection, plan.epoch(), revision);
+            }
+            return news;
+        }
+        if let Some(old) = directory.targets.remove(key) {
+            news = old.close();
+            directory.removed = directory.removed.max(old.revision());
+        }
+        let shared = Arc::clone(&self.shared);
+        let rows = match target.map(|target| (&target.course, expected(target))) {
+            Some((Course::Collect(collection), Some(namespaces))) => TargetRows::collecting(
+                key.clone(),
+                Arc::clone(collection),
+                namespaces,
+                plan.epoch(),
+                shared,
+            ),
+            Some((Course::Wait, _)) => TargetRows::waiting(key.clone(), shared),
+            _ => return news,
+        };
+        for subscriber in &directory.subscribers {
+            if subscriber.scope().includes_target(key) {
+                rows.subscribe(subscriber);
+            }
+        }
+        directory.targets.insert(key.clone(), Arc::new(rows));
+        news
+    }
+
+    /// The rows of a scope at one moment; `then` is called in that moment.
+    fn freeze(
+        &self,
+        directory: &Directory,
+        scope: &InventoryScope,
+        then: impl FnOnce(u64),
+    ) -> (Vec<Row>, Revision) {
+        let targets: Vec<_> = directory.targets_in(scope).collect();
+        let stripes: Vec<_> = targets.iter().flat_map(|target| target.freeze()).collect();
+        let mut rows = Vec::with_capacity(targets.iter().map(|target| target.rows()).sum());
+        let all = stripes.iter().flat_map(|stripe| stripe.rows());
+        rows.extend(all.filter(|row| scope.includes_row(row)).cloned());
+        let last = targets.iter().map(|target| target.revision()).max();
+        let revision = last.unwrap_or(0).max(directory.removed);
+        then(revision);
+        drop(stripes);
+        (rows, Revision(revision))
+    }
+
+    fn take(&self, subscriber: &Subscriber) -> Taken {
+        let directory = read(&self.directory);
+        let scope = subscriber.scope();
+        subscriber.wait();
+        let incomplete = directory
+            .targets_in(&scope)
+            .filter(|target| !target.is_complete());
+        let incomplete: Vec<_> = incomplete.map(|target| target.key.clone()).collect();
+        if !directory.planned || !incomplete.is_empty() {
+            return Taken::Waiting(incomplete);
+        }
+        match subscriber.take_changes() {
+            Some((delta, _)) if delta.is_empty() => Taken::Nothing,
+            Some((delta, revision)) => Taken::Changes(delta, Revision(revision)),
+            None => {
+                let (rows, revision) = self.freeze(&directory, &scope, |revision| {
+                    subscriber.took_everything(revision);
+                });
+                drop(directory);
+                Taken::Everything(Snapshot::new(rows), revision)
+            }
+        }
+    }
+
+    fn follow(&self, subscriber: &Arc<Subscriber>, scope: InventoryScope) {
+        {
+            let mut directory = write(&self.directory);
+            directory.detach(subscriber);
+            subscriber.set_scope(scope);
+            directory.attach(subscriber);
+        }
+        if subscriber.poke() {
+            subscriber.wake();
+        }
+    }
+
+    fn unsubscribe(&self, subscriber: &Arc<Subscriber>) {
+        let mut directory = write(&self.directory);
+        directory.detach(subscriber);
+        directory
+            .subscribers
+            .retain(|known| !Arc::ptr_eq(known, subscriber));
+    }
+}
+
+impl Directory {
+    fn targets_in<'a>(
+        &'a self,
+        scope: &'a InventoryScope,
+    ) -> impl Iterator<Item = &'a Arc<TargetRows>> {
+        let targets = self.targets.values();
+        targets.filter(|target| scope.includes_target(&target.key))
+    }
+
+    fn attach(&mut self, subscriber: &Arc<Subscriber>) {
+        let scope = subscriber.scope();
+        for target in self.targets_in(&scope) {
+            target.subscribe(subscriber);
+        }
+    }
+
+    fn detach(&mut self, subscriber: &Arc<Subscriber>) {
+        for target in self.targets.values() {
+            target.unsubscribe(subscriber);
+        }
+    }
+}
+
+/// The namespaces a target must have listed, if it collects.
+fn expected(target: &TargetPlan) -> Option<BTreeSet<Arc<str>>> {
+    let collection = target.collection()?;
+    let reach = collection.reach.keys().cloned();
+    Some(reach.chain(target.awaiting.iter().cloned()).collect())
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let directory = read(&self.0.directory);
+        f.debug_map()
+            .entries(
+                directory
+                    .targets
+                    .iter()
+                    .map(|(key, target)| (key, target.rows())),
+            )
+            .finish()
+    }
+}

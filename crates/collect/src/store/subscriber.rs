@@ -1,0 +1,151 @@
+//! What has changed for one inventory.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use kollect_inventory::{Delta, Row};
+
+use super::locks::lock;
+use super::scope::InventoryScope;
+use super::signals::Wake;
+
+/// Gathers changes until they are taken.
+///
+/// At most one change per row is kept, whatever happens to the row; and if too many rows change,
+/// none is: then taking gives all rows instead. So a slow reader costs a bounded amount of memory,
+/// never a lost change and never a waiting writer.
+pub(super) struct Subscriber {
+    state: Mutex<State>,
+    wake: Wake,
+    /// The most changes that are kept.
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    scope: Arc<InventoryScope>,
+    pending: Pending,
+    /// The last change seen.
+    revision: u64,
+    /// The reader has been told that there is something to take, and has not taken it.
+    told: bool,
+    /// The reader waits for targets to become complete; rows are no news.
+    waiting: bool,
+}
+
+#[derive(Debug)]
+enum Pending {
+    /// All rows have to be taken.
+    Everything,
+    /// These changes have to be taken.
+    Changes(Delta),
+}
+
+impl Subscriber {
+    pub(super) fn new(scope: InventoryScope, limit: usize, wake: Wake) -> Self {
+        Subscriber {
+            state: Mutex::new(State {
+                scope: Arc::new(scope),
+                pending: Pending::Everything,
+                revision: 0,
+                told: false,
+                waiting: false,
+            }),
+            wake,
+            limit,
+        }
+    }
+
+    pub(super) fn scope(&self) -> Arc<InventoryScope> {
+        Arc::clone(&lock(&self.state).scope)
+    }
+
+    /// Another scope; all rows have to be taken anew.
+    pub(super) fn set_scope(&self, scope: InventoryScope) {
+        let mut state = lock(&self.state);
+        state.scope = Arc::new(scope);
+        state.pending = Pending::Everything;
+    }
+
+    /// All rows have to be taken anew.
+    pub(super) fn start_over(&self) {
+        lock(&self.state).pending = Pending::Everything;
+    }
+
+    /// A row changed. Returns whether the reader has to be woken, which is to be done when no lock
+    /// is held.
+    pub(super) fn record(&self, revision: u64, before: Option<&Row>, after: Option<&Row>) -> bool {
+        let mut state = lock(&self.state);
+        let belongs = |row: &&Row| state.scope.includes_row(row);
+        let (before, after) = (before.filter(belongs), after.filter(belongs));
+        if before.is_none() && after.is_none() {
+            return false;
+        }
+        state.revision = state.revision.max(revision);
+        if let Pending::Changes(delta) = &mut state.pending {
+            delta.record(before.cloned(), after.cloned());
+            if delta.len() > self.limit {
+                state.pending = Pending::Everything;
+            }
+        }
+        let wakes = !state.told && !state.waiting;
+        state.told |= wakes;
+        wakes
+    }
+
+    /// Something other than a row changed: a target became complete, came or went. Returns
+    /// whether the reader has to be woken.
+    pub(super) fn poke(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.waiting = false;
+        !std::mem::replace(&mut state.told, true)
+    }
+
+    /// Tells the reader. No lock may be held.
+    pub(super) fn wake(&self) {
+        (self.wake)();
+    }
+
+    /// From now on only a poke wakes the reader. To be called before looking at what is complete,
+    /// so that a target that becomes complete meanwhile is not missed.
+    pub(super) fn wait(&self) {
+        let mut state = lock(&self.state);
+        state.told = false;
+        state.waiting = true;
+    }
+
+    /// Takes the changes; none if all rows have to be taken.
+    pub(super) fn take_changes(&self) -> Option<(Delta, u64)> {
+        let mut state = lock(&self.state);
+        state.told = false;
+        state.waiting = false;
+        let revision = state.revision;
+        match &mut state.pending {
+            Pending::Everything => None,
+            Pending::Changes(delta) => Some((std::mem::take(delta), revision)),
+        }
+    }
+
+    /// All rows as of `revision` are being taken; all their stripes are locked.
+    pub(super) fn took_everything(&self, revision: u64) {
+        let mut state = lock(&self.state);
+        state.pending = Pending::Changes(Delta::new());
+        state.revision = revision;
+    }
+
+    /// How many changes are waiting; none says that it is all rows.
+    pub(super) fn backlog(&self) -> Option<usize> {
+        match &lock(&self.state).pending {
+            Pending::Everything => None,
+            Pending::Changes(delta) => Some(delta.len()),
+        }
+    }
+}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriber")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

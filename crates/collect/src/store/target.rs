@@ -1,0 +1,368 @@
+//! The rows of one target, for many writers.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use hashbrown::DefaultHashBuilder;
+use kollect_api::GroupVersionKind;
+use kollect_inventory::{Attributes, Interner, OriginParts, Row};
+
+use super::entry::{Content, ObjectKey, Outcome, Stamp};
+use super::failures::Failures;
+use super::locks::{lock, read, write};
+use super::news::News;
+use super::signals::Signals;
+use super::stripe::{Effect, Stripe, Write, hash_of};
+use super::subscriber::Subscriber;
+use super::sync::Sync;
+use super::validity::Validity;
+use crate::gates::{PolicyFailures, Version};
+use crate::plan::{Collection, Epoch, Revision, TargetKey, WatchScope};
+
+/// In how many parts the objects of a target are kept; writers of different parts do not meet.
+const STRIPES: usize = 8;
+
+/// What all targets of a store share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) hasher: DefaultHashBuilder,
+    /// The number of changes so far.
+    pub(super) revision: AtomicU64,
+    pub(super) signals: Signals,
+}
+
+/// The rows of one target.
+///
+/// Locks are taken in this order: stripe, then any of the others, each for a few instructions.
+#[derive(Debug)]
+pub(super) struct TargetRows {
+    pub(super) key: TargetKey,
+    /// The kind that rows carry; a target that collects another kind is another one here.
+    kind: GroupVersionKind,
+    shared: Arc<Shared>,
+    stripes: [Mutex<Stripe>; STRIPES],
+    /// None if it is not known what the target collects.
+    validity: RwLock<Option<Validity>>,
+    interning: Mutex<Interning>,
+    subscribers: RwLock<Vec<Arc<Subscriber>>>,
+    sync: Mutex<Sync>,
+    listings: AtomicU32,
+    pub(super) failures: Mutex<Failures>,
+    pub(super) policy_failures: Mutex<PolicyLog>,
+    rows: AtomicIsize,
+    failing: AtomicIsize,
+    row_bytes: AtomicIsize,
+    revision: AtomicU64,
+}
+
+/// The interner, and how much it held when it was last swept.
+#[derive(Debug, Default)]
+struct Interning {
+    interner: Interner,
+    kept: usize,
+}
+
+/// Policies that could not be evaluated.
+#[derive(Debug, Default)]
+pub(super) struct PolicyLog {
+    pub(super) count: u64,
+    pub(super) last: Option<Box<str>>,
+}
+
+impl TargetRows {
+    /// A target that collects as of the plan of `epoch`. `namespaces` are those that must have
+    /// been listed before it is complete.
+    pub(super) fn collecting(
+        key: TargetKey,
+        collection: Arc<Collection>,
+        namespaces: BTreeSet<Arc<str>>,
+        epoch: Epoch,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let kind = collection.extraction.gvk().clone();
+        let validity = Some(Validity::new(collection, epoch));
+        Self::new(key, kind, validity, Sync::expecting(namespaces), shared)
+    }
+
+    /// A target of which it is not known what it collects.
+    pub(super) fn waiting(key: TargetKey, shared: Arc<Shared>) -> Self {
+        Self::new(
+            key,
+            GroupVersionKind::default(),
+            None,
+            Sync::Unknown,
+            shared,
+        )
+    }
+
+    fn new(
+        key: TargetKey,
+        kind: GroupVersionKind,
+        validity: Option<Validity>,
+        sync: Sync,
+        shared: Arc<Shared>,
+    ) -> Self {
+        TargetRows {
+            key,
+            kind,
+            shared,
+            stripes: Default::default(),
+            validity: RwLock::new(validity),
+            interning: Mutex::default(),
+            subscribers: RwLock::default(),
+            sync: Mutex::new(sync),
+            listings: AtomicU32::new(0),
+            failures: Mutex::default(),
+            policy_failures: Mutex::default(),
+            rows: AtomicIsize::new(0),
+            failing: AtomicIsize::new(0),
+            row_bytes: AtomicIsize::new(0),
+            revision: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a write of a feed, if the feed is open.
+    pub(super) fn write(
+        &self,
+        open: &AtomicBool,
+        object: ObjectKey<'_>,
+        stamp: Stamp,
+        listing: Option<u32>,
+        content: Content<'_>,
+    ) -> Outcome {
+        let hasher = &self.shared.hasher;
+        let hash = hash_of(hasher, object.namespace, object.name);
+        // The table itself looks at the lowest and the highest bits.
+        let mut stripe = lock(&self.stripes[(hash >> 32) as usize % STRIPES]);
+        if !open.load(Ordering::Acquire) {
+            return Outcome::Closed;
+        }
+        let valid = read(&self.validity)
+            .as_ref()
+            .is_some_and(|validity| validity.accepts(object.namespace, stamp.epoch));
+        let write = Write {
+            object,
+            version: stamp.version,
+            valid,
+            listing,
+            content,
+        };
+        let (outcome, effect) = stripe.write(hash, &write, hasher, |attributes| {
+            self.row(object, attributes)
+        });
+        let mut news = News::default();
+        self.publish(effect, &mut news);
+        drop(stripe);
+        news.tell(&self.shared.signals);
+        outcome
+    }
+
+    fn row(&self, object: ObjectKey<'_>, attributes: Attributes<'_>) -> Row {
+        let mut interning = lock(&self.interning);
+        // Namespaces come and go; sweeping whenever the number doubles keeps the cost small.
+        if interning.interner.len() > 2 * interning.kept + 64 {
+            interning.sweep();
+        }
+        let interner = &mut interning.interner;
+        let origin = interner.origin(OriginParts {
+            owner: self.key.owner,
+            target_namespace: self.key.row_namespace(object.namespace),
+            target_name: &self.key.name,
+            namespace: object.namespace,
+            group: &self.kind.group,
+            version: &self.kind.version,
+            kind: &self.kind.kind,
+        });
+        interner.row(&origin, object.name, object.uid, attributes)
+    }
+
+    /// Counts what happened and hands it to subscribers. The stripe is locked, so that changes of
+    /// one object reach every subscriber in their order.
+    fn publish(&self, effect: Effect, news: &mut News) {
+        self.row_bytes.fetch_add(effect.bytes, Ordering::Relaxed);
+        if effect.failing != 0 {
+            self.failing.fetch_add(effect.failing, Ordering::Relaxed);
+            news.statuses.push(self.key.clone());
+        }
+        if let Some(row) = effect.recovered {
+            lock(&self.failures).forget(row.origin().namespace(), row.name());
+        }
+        if effect.before.is_none() && effect.after.is_none() {
+            return;
+        }
+        let count = |row: &Option<Row>| isize::from(row.is_some());
+        let added = count(&effect.after) - count(&effect.before);
+        self.rows.fetch_add(added, Ordering::Relaxed);
+        let revision = self.shared.revision.fetch_add(1, Ordering::AcqRel) + 1;
+        self.revision.fetch_max(revision, Ordering::AcqRel);
+        for subscriber in read(&self.subscribers).iter() {
+            let wakes = subscriber.record(revision, effect.before.as_ref(), effect.after.as_ref());
+            if wakes {
+                news.readers.push(Arc::clone(subscriber));
+            }
+        }
+    }
+
+    /// Does something to every stripe, one after the other. When it returns, every write that was
+    /// under way before has ended.
+    fn each_stripe(
+        &self,
+        mut change: impl FnMut(&mut Stripe, &DefaultHashBuilder) -> Vec<Effect>,
+    ) -> News {
+        let mut news = News::default();
+        for stripe in &self.stripes {
+            let mut stripe = lock(stripe);
+            for effect in change(&mut stripe, &self.shared.hasher) {
+                self.publish(effect, &mut news);
+            }
+        }
+        news.statuses.dedup();
+        news
+    }
+
+    /// Waits for the writes that are under way.
+    pub(super) fn settle(&self) {
+        for stripe in &self.stripes {
+            drop(lock(stripe));
+        }
+    }
+
+    /// A listing begins; the number identifies it.
+    pub(super) fn begin_listing(&self, scope: &WatchScope) -> u32 {
+        let number = self.listings.fetch_add(1, Ordering::AcqRel) + 1;
+        for stripe in &self.stripes {
+            lock(stripe).begin(number, scope.clone());
+        }
+        number
+    }
+
+    /// A listing ends: complete, as of a version, or abandoned.
+    pub(super) fn end_listing(&self, number: u32, scope: &WatchScope, at: Option<Version>) {
+        let mut news = self.each_stripe(|stripe, hasher| stripe.end(number, at, hasher));
+        if at.is_some() {
+            lock(&self.interning).sweep();
+            let completed = lock(&self.sync).listed(scope);
+            if completed {
+                news.join(self.completed());
+            }
+        }
+        news.tell(&self.shared.signals);
+    }
+
+    /// The target goes on differently.
+    pub(super) fn revise(
+        &self,
+        collection: &Arc<Collection>,
+        epoch: Epoch,
+        revision: &Revision,
+    ) -> News {
+        if let Some(validity) = &mut *write(&self.validity) {
+            validity.revise(Arc::clone(collection), epoch, revision);
+        }
+        let news = self.each_stripe(|stripe, hasher| {
+            let left = revision.left.iter();
+            left.flat_map(|name| stripe.leave(name, hasher)).collect()
+        });
+        if !revision.left.is_empty() {
+            lock(&self.interning).sweep();
+        }
+        news
+    }
+
+    /// The namespaces that must have been listed before the target is complete.
+    pub(super) fn expect(&self, namespaces: BTreeSet<Arc<str>>) -> News {
+        let completed = lock(&self.sync).expect(namespaces);
+        if completed {
+            self.completed()
+        } else {
+            News::default()
+        }
+    }
+
+    /// The target has become complete: inventories need no longer wait for it.
+    fn completed(&self) -> News {
+        let subscribers = read(&self.subscribers);
+        let waiting = subscribers.iter().filter(|subscriber| subscriber.poke());
+        News {
+            readers: waiting.cloned().collect(),
+            statuses: vec![self.key.clone()],
+        }
+    }
+
+    /// The target ends; its rows go, and nothing can be written any more.
+    pub(super) fn close(&self) -> News {
+        self.each_stripe(Stripe::close)
+    }
+
+    pub(super) fn note_policy_failures(&self, failures: &PolicyFailures) {
+        let mut log = lock(&self.policy_failures);
+        log.count += u64::from(failures.count);
+        log.last.clone_from(&failures.last);
+    }
+
+    /// An object fails, and why. Says so in the status if that is news.
+    pub(super) fn note_failure(&self, object: ObjectKey<'_>, message: &str) {
+        let news = lock(&self.failures).add(object, message);
+        if news {
+            self.shared.signals.raise(&self.key);
+        }
+    }
+
+    pub(super) fn subscribe(&self, subscriber: &Arc<Subscriber>) {
+        write(&self.subscribers).push(Arc::clone(subscriber));
+    }
+
+    pub(super) fn unsubscribe(&self, subscriber: &Arc<Subscriber>) {
+        write(&self.subscribers).retain(|known| !Arc::ptr_eq(known, subscriber));
+    }
+
+    /// Locks all rows, for a look at one moment.
+    pub(super) fn freeze(&self) -> impl Iterator<Item = MutexGuard<'_, Stripe>> {
+        self.stripes.iter().map(lock)
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        lock(&self.sync).is_complete()
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        usize::try_from(self.rows.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    pub(super) fn failing(&self) -> usize {
+        usize::try_from(self.failing.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Bytes on the heap: rows, their index, and about as much as their shared texts take.
+    pub(super) fn bytes(&self) -> usize {
+        let rows = usize::try_from(self.row_bytes.load(Ordering::Relaxed)).unwrap_or(0);
+        let tables: usize = self.freeze().map(|stripe| stripe.table_bytes()).sum();
+        let parts = [
+            &*self.key.namespace,
+            &*self.key.name,
+            &self.kind.group,
+            &self.kind.kind,
+        ];
+        let texts: usize = parts.iter().map(|part| part.len()).sum();
+        let shared = lock(&self.interning).interner.len() * (96 + texts);
+        size_of::<Self>() + rows + tables + shared
+    }
+
+    /// How many shared texts are kept.
+    #[cfg(test)]
+    pub(super) fn interned(&self) -> usize {
+        lock(&self.interning).interner.len()
+    }
+}
+
+impl Interning {
+    fn sweep(&mut self) {
+        self.interner.sweep();
+        self.kept = self.interner.len();
+    }
+}
