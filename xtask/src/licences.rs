@@ -32,9 +32,7 @@ pub(crate) fn check() -> Result<()> {
 
 fn command(deny: &Path) -> Command {
     let mut command = Command::new(deny);
-    command
-        .args(["--locked"])
-        .current_dir(workspace::root());
+    command.args(["--locked"]).current_dir(workspace::root());
     command
 }
 

@@ -91,7 +91,10 @@ fn with_heartbeat<T>(name: &str, run: impl FnOnce() -> T) -> T {
         scope.spawn(move || {
             let started = Instant::now();
             while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(HEARTBEAT) {
-                println!("    {name}: still running after {}", human(started.elapsed()));
+                println!(
+                    "    {name}: still running after {}",
+                    human(started.elapsed())
+                );
             }
         });
         let result = run();
