@@ -14,7 +14,6 @@ mod source;
 use kollect_api::profile::ExportMode;
 use kollect_api::{KollectProfile, meta};
 use kollect_expr::{Output, ReadSet};
-use kollect_inventory::canonical::Length;
 use kollect_inventory::{Attributes, AttributesBuffer};
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -159,15 +158,13 @@ impl Extractor {
             },
         };
         let written = self.columns.iter().try_for_each(&mut write);
-        let fits = written.is_ok() && redactor.fits_for_certain();
         let attributes = buffer.view();
-        if fits || (written.is_ok() && json_len(attributes) <= self.max_row_bytes) {
-            Ok(attributes)
-        } else {
-            Err(ExtractError::TooLarge {
+        if written.is_err() || attributes.json_len() > self.max_row_bytes {
+            return Err(ExtractError::TooLarge {
                 limit: self.max_row_bytes,
-            })
+            });
         }
+        Ok(attributes)
     }
 
     /// The parts of an object that extraction looks at.
@@ -193,8 +190,4 @@ fn columns(attributes: &[Attribute], copy: Option<&str>) -> Box<[Column]> {
     columns.sort_by_key(|(name, _)| *name);
     columns.dedup_by_key(|(name, _)| *name);
     columns.into_iter().map(|(_, column)| column).collect()
-}
-
-fn json_len(attributes: Attributes<'_>) -> usize {
-    Length::of(|length| attributes.write_json(length))
 }

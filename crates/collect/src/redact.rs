@@ -148,7 +148,6 @@ impl KeyClass {
 #[derive(Debug)]
 pub(crate) struct Redactor<'k> {
     keys: &'k ScrubKeys,
-    most: usize,
     left: usize,
 }
 
@@ -156,15 +155,8 @@ impl<'k> Redactor<'k> {
     pub(crate) fn new(keys: &'k ScrubKeys, most_bytes: usize) -> Self {
         Redactor {
             keys,
-            most: most_bytes,
             left: most_bytes,
         }
-    }
-
-    /// Whether what was written is within the limit however much escapes and digits added to what
-    /// was counted: a character becomes six bytes at most, a number 24.
-    pub(crate) fn fits_for_certain(&self) -> bool {
-        self.most - self.left <= self.most / 32
     }
 
     /// Counts `bytes` of JSON text.

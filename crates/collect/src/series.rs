@@ -147,7 +147,8 @@ impl Series {
         self.samples_capped(subject, rows, MAX_COMBINATIONS)
     }
 
-    /// The samples for the rows of one target, with at most `cap` combinations per series.
+    /// The samples for the rows of one target, with at most `cap` combinations per series. Zero
+    /// is no choice and means [`MAX_COMBINATIONS`].
     pub fn samples_capped<'r>(
         &self,
         subject: Subject<'_>,
@@ -242,7 +243,7 @@ impl Groups {
             kept: BTreeMap::new(),
             seen: HashSet::new(),
             hasher: RandomState::new(),
-            cap: cap.max(1),
+            cap: if cap == 0 { MAX_COMBINATIONS } else { cap },
         }
     }
 

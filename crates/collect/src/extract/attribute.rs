@@ -88,9 +88,8 @@ impl Attribute {
     ) -> Result<Option<Output<'a>>, ExtractError> {
         match self.find(source) {
             Ok(Some(output)) if !output.is_null() => Ok(Some(output)),
-            Ok(_) if self.optional => Ok(None),
+            _ if self.optional => Ok(None),
             Ok(_) => Ok(Some(Output::Null)),
-            Err(_) if self.optional => Ok(None),
             Err(problem) => Err(ExtractError::Attribute {
                 name: self.name.clone(),
                 problem,

@@ -1,0 +1,8 @@
+//! What rows profiles make of objects.
+
+mod better;
+mod events;
+mod laws;
+mod series;
+mod support;
+mod vectors;
