@@ -203,8 +203,8 @@ pub(super) fn printable(text: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// The longest place text inside an error: what remains beside the longest prefix.
-pub(super) const LONGEST_PLACE: usize = LONGEST - 40;
+/// The longest place text inside an error: what remains beside the longest prefix and type.
+pub(super) const LONGEST_PLACE: usize = LONGEST - 56;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use smallvec::SmallVec;
 
-use super::error::EvalError;
+use super::error::{EvalError, LONGEST_PLACE, printable};
 use super::kind::Kind;
 use super::limits::{Budget, Limits};
 use super::node::{Binary, Bind, Call, Entry, Index, Item, Node, OptMap, Path, Root, Select, To};
@@ -174,7 +174,7 @@ impl<'a> Machine<'a> {
         if select.optional {
             return optional_member(operand, &field);
         }
-        member(operand, &field, || format!(".{}", select.field).into())
+        member(operand, &field, || format!(".{}", select.field))
     }
 
     fn has_field(&mut self, select: &'a Select) -> Result<Val<'a>, EvalError> {
@@ -193,9 +193,9 @@ impl<'a> Machine<'a> {
         }
         member(operand, &key, || match &index.key {
             // A literal may be named, a value of the object may not.
-            Node::Const(Val::Text(key)) => format!("['{key}']").into(),
-            Node::Const(Val::Int(at)) => format!("[{at}]").into(),
-            _ => format!("[{}]", key.kind().name()).into(),
+            Node::Const(Val::Text(key)) => format!("['{key}']"),
+            Node::Const(Val::Int(at)) => format!("[{at}]"),
+            _ => format!("[{}]", key.kind().name()),
         })
     }
 
@@ -302,19 +302,15 @@ fn json_step<'a>(at: &'a Json, path: &Path, number: usize, to: &To) -> Result<&'
             .ok()
             .and_then(|index| items.get(index))
             .ok_or_else(|| path.out_of_range(number)),
-        (other, _) => Err(no_members(path, number, Val::from_json(other).kind())),
-    }
-}
-
-#[cold]
-fn no_members(path: &Path, number: usize, kind: Kind) -> EvalError {
-    match kind {
-        // JSON objects have no integer keys.
-        Kind::Map => path.no_such_key(number),
-        Kind::List => EvalError::overload(&path.place(number), ["list"]),
-        kind => EvalError::NoSuchKey {
-            place: format!("{} (of {})", path.place(number), kind.name()).into(),
-        },
+        (other, to) => {
+            let operand = Val::from_json(other).kind();
+            Err(no_member(
+                path.place(number),
+                operand,
+                key(to).kind(),
+                false,
+            ))
+        }
     }
 }
 
@@ -322,7 +318,7 @@ fn no_members(path: &Path, number: usize, kind: Kind) -> EvalError {
 fn walk_built<'a>(start: Val<'a>, path: &Path, count: usize) -> Result<Val<'a>, EvalError> {
     let mut at = start;
     for (step, number) in path.steps[..count].iter().zip(0..) {
-        at = member(at, &key(&step.to), || path.place(number))?;
+        at = member(at, &key(&step.to), || path.place(number).to_owned())?;
     }
     Ok(at)
 }
@@ -339,7 +335,7 @@ fn has_member<'a>(operand: &Val<'a>, to: &To, path: &Path) -> Result<Val<'a>, Ev
         Ok(Val::Optional(found)) => Ok(Val::Bool(found.is_some())),
         Ok(_) => Ok(Val::Bool(false)),
         Err(_) => Err(EvalError::overload(
-            &path.place(usize::MAX),
+            path.place(usize::MAX),
             [operand.kind().name()],
         )),
     }
@@ -349,7 +345,7 @@ fn has_member<'a>(operand: &Val<'a>, to: &To, path: &Path) -> Result<Val<'a>, Ev
 fn member<'a>(
     operand: Val<'a>,
     key: &Val<'_>,
-    place: impl FnOnce() -> Box<str>,
+    place: impl FnOnce() -> String,
 ) -> Result<Val<'a>, EvalError> {
     let (operand, optional) = match operand {
         Val::Optional(None) => return Ok(Val::NONE),
@@ -360,12 +356,30 @@ fn member<'a>(
         Ok(Some(value)) if optional => Ok(Val::some(value)),
         Ok(None) if optional => Ok(Val::NONE),
         Ok(Some(value)) => Ok(value),
-        Ok(None) if operand.kind() == Kind::List => Err(EvalError::OutOfRange { place: place() }),
-        Ok(None) => Err(EvalError::NoSuchKey { place: place() }),
-        Err(()) => Err(EvalError::overload(
+        found => Err(no_member(
             &place(),
-            [operand.kind().name(), key.kind().name()],
+            operand.kind(),
+            key.kind(),
+            found.is_ok(),
         )),
+    }
+}
+
+/// Why a value of this kind has no member; `fits` if it could have one under such a key.
+#[cold]
+fn no_member(place: &str, operand: Kind, key: Kind, fits: bool) -> EvalError {
+    let place = printable(place, LONGEST_PLACE);
+    match (operand, fits) {
+        (Kind::List, true) => EvalError::OutOfRange {
+            place: place.into(),
+        },
+        (Kind::List, false) => EvalError::overload(&place, [operand.name(), key.name()]),
+        (Kind::Map, _) => EvalError::NoSuchKey {
+            place: place.into(),
+        },
+        _ => EvalError::NoSuchKey {
+            place: format!("{place} (of {})", operand.name()).into(),
+        },
     }
 }
 

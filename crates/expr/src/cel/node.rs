@@ -100,22 +100,22 @@ impl Path {
     }
 
     /// The text of the walk up to and with step `at`.
-    pub(super) fn place(&self, at: usize) -> Box<str> {
+    pub(super) fn place(&self, at: usize) -> &str {
         let end = self.steps.get(at).map_or(self.text.len(), |step| step.end);
-        printable(&self.text[..end], LONGEST_PLACE).into()
+        &self.text[..end]
     }
 
     #[cold]
     pub(super) fn no_such_key(&self, at: usize) -> EvalError {
         EvalError::NoSuchKey {
-            place: self.place(at),
+            place: printable(self.place(at), LONGEST_PLACE).into(),
         }
     }
 
     #[cold]
     pub(super) fn out_of_range(&self, at: usize) -> EvalError {
         EvalError::OutOfRange {
-            place: self.place(at),
+            place: printable(self.place(at), LONGEST_PLACE).into(),
         }
     }
 }

@@ -15,10 +15,11 @@ use super::ops::Op;
 use super::value::Val;
 use crate::reads::{Extent, ReadSet, Step};
 
-/// Where this many places meet, the analysis answers "everything" instead of going on.
-const MOST_PLACES: usize = 256;
-/// How many places it handles in all before it gives up likewise.
-const MOST_WORK: usize = 20_000;
+/// Where a value may come from this many places, the answer is "everything": alternatives of
+/// alternatives would double with every one.
+const MOST_PLACES: usize = 64;
+/// How many steps of paths are handled in all before the answer is "everything" likewise.
+const MOST_WORK: usize = 100_000;
 
 /// The reads of a program.
 pub(super) fn reads(node: &Node, slots: usize) -> ReadSet {
@@ -258,6 +259,12 @@ impl Analysis {
     /// One step into a value: the place is at least looked at.
     fn step(&mut self, from: &Origin, hop: &Hop) -> Origin {
         let mut to = Origin::default();
+        if from.places.len() > MOST_PLACES {
+            self.gave_up = true;
+        }
+        if self.gave_up {
+            return to;
+        }
         for place in &from.places {
             let place: Rc<[Hop]> = place.iter().chain([hop]).cloned().collect();
             self.insert(&place, Extent::Presence);
@@ -281,7 +288,7 @@ impl Analysis {
 
     fn insert(&mut self, place: &[Hop], extent: Extent) {
         self.work += 1 + place.len();
-        if self.work > MOST_WORK * MOST_PLACES {
+        if self.work > MOST_WORK {
             self.gave_up = true;
         }
         let steps = place.iter().map(|hop| match hop {

@@ -1,4 +1,9 @@
 //! CEL as its users see it: vectors, limits, error texts and reads.
 
+mod errors;
+mod expressions;
+mod golden;
 mod limits;
+mod properties;
+mod reads;
 mod vectors;

@@ -155,7 +155,7 @@ impl Format {
         Format {
             name: "byte",
             check: |text, problems| {
-                let valid = BASE64_STANDARD.decode(text).is_ok();
+                let valid = !text.is_empty() && BASE64_STANDARD.decode(text).is_ok();
                 must(valid, problems, "is not base64 text");
             },
         },

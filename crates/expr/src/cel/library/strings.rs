@@ -91,18 +91,37 @@ fn char_at<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalErr
     Ok(args[0].part(start..start + length))
 }
 
+/// Where a search begins, as a byte position. Nothing was given: at `default`.
+fn start(function: &'static str, args: &[Val<'_>], default: usize) -> Result<usize, EvalError> {
+    match args.get(2) {
+        None => Ok(default),
+        Some(_) => byte_at(text(args, 0), int(args, 2)).ok_or_else(|| out_of_range(function)),
+    }
+}
+
+/// Where nothing at all is found: at the given position, but not beyond the end.
+fn nothing_found_at<'a>(
+    function: &'static str,
+    args: &[Val<'a>],
+    default: Val<'a>,
+) -> Result<Val<'a>, EvalError> {
+    match args.get(2) {
+        None => Ok(default),
+        Some(Val::Int(at)) if *at >= 0 => match characters(text(args, 0)) {
+            Val::Int(end) => Ok(Val::Int(end.min(*at))),
+            other => Ok(other),
+        },
+        Some(_) => Err(out_of_range(function)),
+    }
+}
+
 fn index_of<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     let (whole, part) = (text(args, 0), text(args, 1));
     budget.charge_text(2 * whole.len())?;
     if part.is_empty() {
-        return Ok(Val::Int(args.get(2).map_or(0, |_| int(args, 2))));
+        return nothing_found_at("indexOf", args, Val::Int(0));
     }
-    let start = match args.get(2) {
-        None => 0,
-        Some(_) => byte_at(whole, int(args, 2))
-            .filter(|start| *start < whole.len())
-            .ok_or_else(|| out_of_range("indexOf"))?,
-    };
+    let start = start("indexOf", args, 0)?;
     Ok(match whole[start..].find(part) {
         Some(found) => characters(&whole[..start + found]),
         None => Val::Int(-1),
@@ -113,19 +132,11 @@ fn last_index_of<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, E
     let (whole, part) = (text(args, 0), text(args, 1));
     budget.charge_text(2 * whole.len())?;
     if part.is_empty() {
-        return Ok(match args.get(2) {
-            Some(start) => start.clone(),
-            None => characters(whole),
-        });
+        return nothing_found_at("lastIndexOf", args, characters(whole));
     }
     // Every start is tried, and a try looks at the whole part at worst.
     budget.charge((whole.len() as u64).saturating_mul(part.len() as u64) / 64)?;
-    let start = match args.get(2) {
-        None => whole.len(),
-        Some(_) => byte_at(whole, int(args, 2))
-            .filter(|start| *start < whole.len())
-            .ok_or_else(|| out_of_range("lastIndexOf"))?,
-    };
+    let start = start("lastIndexOf", args, whole.len())?;
     let found = whole
         .char_indices()
         .rev()

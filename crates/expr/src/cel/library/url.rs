@@ -125,7 +125,8 @@ impl Url {
             return (!scheme.is_empty() || rest == "*").then_some(url);
         }
         let path = match rest.strip_prefix("//") {
-            Some(rest) if !scheme.is_empty() => {
+            // Without a scheme three slashes are a path with empty names.
+            Some(rest) if !scheme.is_empty() || !rest.starts_with('/') => {
                 let end = rest.find('/').unwrap_or(rest.len());
                 url.host = parse_authority(&rest[..end])?;
                 &rest[end..]
