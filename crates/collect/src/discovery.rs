@@ -129,12 +129,17 @@ impl Discovery {
     /// What is known of a kind. Asks the API server when nothing is known, when what is known is
     /// old, and, not too often, when the kind was not found.
     pub async fn resolve(&self, kind: &GroupVersionKind) -> Answer {
-        let slot = self.slot(&kind.group, &kind.version);
+        // The core group has no name, but people write one in profiles.
+        let group = match kind.group.as_str() {
+            "core" => "",
+            group => group,
+        };
+        let slot = self.slot(group, &kind.version);
         let mut known = slot.known.lock().await;
         // Cleared before asking: what changes while the answer is under way is asked for again.
         let outdated = slot.outdated.swap(false, Ordering::AcqRel);
         if outdated || known.is_due(&kind.kind, Instant::now(), self.freshness) {
-            let reply = self.ask(&kind.group, &kind.version).await;
+            let reply = self.ask(group, &kind.version).await;
             known.learn(reply, Instant::now());
         }
         known.answer(&kind.kind)
@@ -173,6 +178,10 @@ impl Discovery {
     }
 
     async fn fetch(&self, group: &str, version: &str) -> Result<Reply, String> {
+        // Both are written by users and become part of a path, which must not lead elsewhere.
+        if !is_name(group) || !is_name(version) {
+            return Ok(Reply::Absent);
+        }
         let request = http::Request::get(group_path(group, version))
             .header(http::header::ACCEPT, "application/json")
             .body(Body::empty())
@@ -193,6 +202,12 @@ impl Discovery {
             .map(Reply::Served)
             .map_err(|error| format!("the answer cannot be read: {error}"))
     }
+}
+
+/// Whether this can be a group or a version at all.
+fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    text.bytes().all(allowed) && !text.starts_with('.')
 }
 
 /// The path under which a group and version is served.

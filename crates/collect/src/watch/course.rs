@@ -117,10 +117,10 @@ impl Course {
         }
     }
 
-    /// A listing begins to arrive. Says why it was made when the consumer has to hear of it, and
-    /// nothing when it goes on with a further page.
+    /// An answer begins to arrive. If that begins a listing, says why it is made; a further page
+    /// of one is no beginning.
     pub(super) fn listing_arrives(&mut self) -> Option<Cause> {
-        if self.listing.started {
+        if !self.is_listing() || self.listing.started {
             return None;
         }
         self.listing.started = true;
@@ -175,11 +175,11 @@ impl Course {
                 self.restart(Cause::Garbled);
                 self.back_off(Class::Garbled, problem, Duration::ZERO, random)
             }
-            Ending::Refused(refusal) => self.refused(refusal, random),
+            Ending::Refused(refusal) => self.refused(&refusal, random),
         }
     }
 
-    fn refused(&mut self, refusal: Refusal, random: f64) -> Reaction {
+    fn refused(&mut self, refusal: &Refusal, random: f64) -> Reaction {
         let kind = refusal.kind();
         if kind == Kind::Invalid && self.listing.streamed {
             self.restart(Cause::Unfinished);
@@ -188,7 +188,7 @@ impl Course {
                 ..Reaction::default()
             };
         }
-        let Refusal { code, message, .. } = &refusal;
+        let Refusal { code, message, .. } = refusal;
         let message = format!("{code}: {message}");
         let patience = refusal.retry_after.unwrap_or_default();
         match kind {

@@ -167,10 +167,10 @@ mod tests {
                 "metadata":{"name":"a","resourceVersion":"5"}}"#,
         ];
         for form in forms {
-            let decoded = decoder.decode(form.as_bytes()).unwrap();
-            assert_eq!(decoded.resource_version, "5");
+            let found = decoder.decode(form.as_bytes()).unwrap();
+            assert_eq!(found.resource_version, "5");
             assert_eq!(
-                decoded.object,
+                found.object,
                 json!({ "apiVersion": "apps/v1", "kind": "Deployment",
                         "metadata": { "name": "a", "resourceVersion": "5" } })
             );

@@ -36,7 +36,12 @@ pub enum Delivery<T> {
     /// An object exists in this state.
     Object(T),
     /// An object does not exist any more, or stopped to match the label selector.
-    Gone(Identity),
+    Gone {
+        /// Which object.
+        identity: Identity,
+        /// The version of its deletion.
+        resource_version: String,
+    },
     /// An object exists, but nothing is known of its state.
     Unreadable(Unreadable),
     /// All objects have been delivered.

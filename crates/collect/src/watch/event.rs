@@ -53,12 +53,11 @@ struct BookmarkMeta {
 impl<'a> Event<'a> {
     /// Reads the envelope. The object of `Put` and `Gone` is not looked at.
     pub(super) fn parse(line: &'a [u8]) -> Result<Self, Garbage> {
-        let (kind, object) = match split(line) {
-            Some(parts) => parts,
-            None => {
-                let envelope: Envelope<'a> = serde_json::from_slice(line).map_err(|_| Garbage)?;
-                (envelope.kind, envelope.object.get().as_bytes())
-            }
+        let (kind, object) = if let Some(parts) = split(line) {
+            parts
+        } else {
+            let envelope: Envelope<'a> = serde_json::from_slice(line).map_err(|_| Garbage)?;
+            (envelope.kind, envelope.object.get().as_bytes())
         };
         match kind {
             "ADDED" | "MODIFIED" => Ok(Self::Put(object)),

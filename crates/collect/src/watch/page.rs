@@ -149,7 +149,7 @@ impl Page {
                 }
             }
             (same, _) if blank => same,
-            (State::Start, b'{') | (State::Key, b',') => State::Key,
+            (State::Start, b'{') | (State::Key, b',') | (State::Items, b']') => State::Key,
             (State::Key, b'"') => {
                 self.key.clear();
                 State::InKey { escaped: false }
@@ -165,7 +165,6 @@ impl Page {
                 return Ok(self.enter(used_for));
             }
             (State::Items, b',') => State::Items,
-            (State::Items, b']') => State::Key,
             (State::Items, b'{') => return Ok(self.enter(Use::Item)),
             (State::Items, _) => return Err(Malformed("an item")),
             (State::End, _) => return Err(Malformed("its end")),
@@ -292,28 +291,29 @@ mod tests {
         Ok(read)
     }
 
-    fn meta(version: &str, token: &str) -> Option<ListMeta> {
-        Some(ListMeta {
+    fn meta(version: &str, token: &str) -> ListMeta {
+        ListMeta {
             resource_version: version.to_owned(),
             token: token.to_owned(),
-        })
+        }
     }
 
     #[test]
     fn lists_of_all_shapes() {
+        let some = |version, token| Some(meta(version, token));
         let head = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7""#;
         let cases = [
-            (format!(r#"{head}}},"items":[]}}"#), 0, meta("7", ""), true),
+            (format!(r#"{head}}},"items":[]}}"#), 0, some("7", ""), true),
             (
                 format!(r#"{head},"continue":"abc"}},"items":null}}"#),
                 0,
-                meta("7", "abc"),
+                some("7", "abc"),
                 true,
             ),
             (
                 format!("{head}}},\"items\":[{{\"a\":1}}, {{\"b\":[{{}}]}}]}}\n"),
                 2,
-                meta("7", ""),
+                some("7", ""),
                 true,
             ),
             // Items before the metadata, strange keys and scalars on the way.
@@ -321,20 +321,20 @@ mod tests {
                 r#"{"x\"":"}]","n":-1.5e3,"t":true,"items":[{"s":"]}\\\""}],"metadata":{}}"#
                     .to_owned(),
                 1,
-                meta("", ""),
+                some("", ""),
                 true,
             ),
             // Cut off.
             (
                 format!(r#"{head}}},"items":[{{"a":1}}"#),
                 1,
-                meta("7", ""),
+                some("7", ""),
                 false,
             ),
             (
                 format!(r#"{head}}},"items":[{{"a":"#),
                 0,
-                meta("7", ""),
+                some("7", ""),
                 false,
             ),
             (String::new(), 0, None, false),
@@ -402,7 +402,7 @@ mod tests {
             let read = read(body.as_bytes(), &sizes, 1 << 20).unwrap();
             let expected: Vec<_> = items.into_iter().map(Some).collect();
             prop_assert_eq!(read.items, expected);
-            prop_assert_eq!(read.metadata, meta("", "c"));
+            prop_assert_eq!(read.metadata, Some(meta("", "c")));
             prop_assert!(read.complete);
         }
     }

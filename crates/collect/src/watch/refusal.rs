@@ -117,11 +117,14 @@ fn shorten(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Code, `Retry-After` and body of an answer; its kind and how many seconds to wait.
+    type Case = (u16, Option<&'static str>, &'static str, Kind, Option<u64>);
+
     #[test]
     fn answers_are_understood() {
         let too_large = r#"{"kind":"Status","code":504,"message":"Too large resource version",
             "details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}}"#;
-        let cases: &[(u16, Option<&str>, &str, Kind, Option<u64>)] = &[
+        let cases: &[Case] = &[
             (401, None, "", Kind::Unauthenticated, None),
             (
                 403,

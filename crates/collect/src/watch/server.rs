@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::header::{ACCEPT, ACCEPT_ENCODING, RETRY_AFTER};
-use http_body_util::{BodyDataStream, BodyExt as _, Limited};
+use http_body_util::{BodyDataStream, BodyExt as _, Collected, Limited};
 use kube::Client;
 use kube::client::Body;
 use tokio::time::timeout;
@@ -84,7 +84,7 @@ impl Server {
         let retry_after = retry_after.and_then(|value| value.to_str().ok());
         // A refusal whose text cannot be had is still a refusal.
         let text = timeout(deadline, Limited::new(body, REFUSAL_LIMIT).collect()).await;
-        let text = text.ok().and_then(Result::ok).map(|body| body.to_bytes());
+        let text = text.ok().and_then(Result::ok).map(Collected::to_bytes);
         let refusal = Refusal::from_answer(
             status.as_u16(),
             retry_after,

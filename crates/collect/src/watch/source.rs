@@ -22,7 +22,7 @@ use super::server::{Answer, Server};
 use super::settings::Settings;
 
 /// A stream that was open this long was a success, even if nothing happened in the cluster.
-const STEADY: Duration = Duration::from_secs(5);
+const STEADY: Duration = Duration::from_secs(1);
 
 /// Through what a source sees objects.
 #[derive(Debug)]
@@ -220,7 +220,7 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
         let mut metadata = None;
         while let Some(chunk) = self.read(&mut answer, self.settings.answer).await? {
             let mut rest = &chunk[..];
-            while let Some(piece) = page.next(&mut rest).map_err(garbled)? {
+            while let Some(piece) = page.next(&mut rest).map_err(|error| garbled(&error))? {
                 match piece {
                     Piece::Item(json) => self.object(json).await,
                     Piece::TooLarge => self.too_large().await,
@@ -232,7 +232,7 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
         if !page.is_complete() {
             return Err(Ending::Broken("the list was cut off".to_owned()));
         }
-        let metadata = metadata.ok_or_else(|| garbled("the list has no metadata"))?;
+        let metadata = metadata.ok_or_else(|| garbled(&"the list has no metadata"))?;
         self.moved = true;
         if metadata.token.is_empty() {
             self.finish_listing(metadata.resource_version).await;
@@ -264,11 +264,7 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
 
     /// Tells the consumer that something arrives from now on.
     async fn announce(&mut self) {
-        let cause = match self.course.is_listing() {
-            true => self.course.listing_arrives(),
-            false => None,
-        };
-        if let Some(cause) = cause {
+        if let Some(cause) = self.course.listing_arrives() {
             self.counters.listing(cause);
             self.interrupted = false;
             self.deliver(Delivery::ListingStarted).await;
@@ -286,14 +282,23 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
                 return Ok(());
             }
         };
-        match Event::parse(bytes).map_err(garbled)? {
+        match Event::parse(bytes).map_err(|error| garbled(&error))? {
             Event::Put(json) => self.object(json).await,
             Event::Gone(json) => {
-                let remains = Remains::read(json).map_err(garbled)?;
+                let remains = Remains::read(json).map_err(|error| garbled(&error))?;
                 self.counters.event();
                 self.moved = true;
-                self.deliver(Delivery::Gone(remains.identity)).await;
-                self.course.reached(remains.resource_version);
+                let Remains {
+                    identity,
+                    resource_version,
+                } = remains;
+                let version = resource_version.clone();
+                self.deliver(Delivery::Gone {
+                    identity,
+                    resource_version,
+                })
+                .await;
+                self.course.reached(version);
             }
             Event::Bookmark {
                 resource_version,
@@ -402,6 +407,6 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
     }
 }
 
-fn garbled(problem: impl ToString) -> Ending {
+fn garbled(problem: &impl ToString) -> Ending {
     Ending::Garbled(problem.to_string())
 }

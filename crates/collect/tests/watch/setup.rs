@@ -1,0 +1,269 @@
+//! Clusters, objects and sources for the scenarios.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::{Method, Request};
+use kollect_api::GroupVersionKind;
+use kollect_collect::discovery::{Answer, Discovery, Resource};
+use kollect_collect::watch::{
+    Backoff, Handle, Listing, Scope, Server, Settings, Source, Subject, ValueDecoder, View,
+};
+use kollect_testkit::Cluster;
+use kollect_testkit::cluster::User;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::mirror::{Mirror, Objects};
+
+/// Both ways to list.
+pub(crate) const BOTH: [Listing; 2] = [Listing::Streamed, Listing::Paged];
+
+/// A client that leaves retries to the source, as the operator's does.
+pub(crate) fn client(cluster: &Cluster, user: &User) -> Result<Client> {
+    // The provider is chosen by whoever makes the first client.
+    cluster.client(user)?;
+    let mut config = cluster.kube_config(user)?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+/// The API as one user sees it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+impl Place {
+    /// A new namespace of the shared cluster, as its administrator.
+    pub(crate) fn new(prefix: &str) -> Result<Self> {
+        Self::on(Cluster::shared()?, prefix)
+    }
+
+    /// A new namespace of this cluster, as its administrator.
+    pub(crate) fn on(cluster: &Cluster, prefix: &str) -> Result<Self> {
+        Ok(Self {
+            client: client(cluster, cluster.admin())?,
+            namespace: cluster.create_namespace(prefix)?,
+        })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("/api/v1/namespaces/{}/configmaps/{name}", self.namespace)
+            .trim_end_matches('/')
+            .to_owned()
+    }
+
+    pub(crate) fn subject(&self) -> Subject {
+        Subject::new(config_maps(), Scope::Namespace(self.namespace.clone()))
+    }
+
+    /// Starts a source of this namespace's ConfigMaps.
+    pub(crate) fn watch(&self, mirror: &Mirror, settings: Settings) -> Handle<ValueDecoder> {
+        let server = Server::new(self.client.clone());
+        watch(&server, self.subject(), mirror, settings)
+    }
+
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
+        send(&self.client, method, path, body).await
+    }
+
+    pub(crate) async fn create(&self, name: &str, labels: &Value) -> Result<Value> {
+        self.create_sized(name, labels, 200).await
+    }
+
+    async fn create_sized(&self, name: &str, labels: &Value, size: usize) -> Result<Value> {
+        let map = json!({
+            "metadata": { "name": name, "labels": labels },
+            "data": { "value": name, "text": "x".repeat(size) },
+        });
+        self.send(Method::POST, &self.path(""), &map).await
+    }
+
+    pub(crate) async fn change(&self, name: &str, value: &str) -> Result<()> {
+        let patch = json!({ "data": { "value": value } });
+        self.send(Method::PATCH, &self.path(name), &patch).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
+        self.send(Method::DELETE, &self.path(name), &Value::Null)
+            .await?;
+        Ok(())
+    }
+
+    /// Creates `count` ConfigMaps named `m-0`, `m-1`, …
+    pub(crate) async fn create_many(&self, count: usize) -> Result<()> {
+        self.create_large(count, 200).await
+    }
+
+    /// Creates `count` ConfigMaps with texts of `size` bytes.
+    pub(crate) async fn create_large(&self, count: usize, size: usize) -> Result<()> {
+        self.many(count, |index| async move {
+            self.create_sized(&format!("m-{index}"), &json!({}), size)
+                .await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Does something for each index, many at a time.
+    pub(crate) async fn many<F: Future<Output = Result<()>>>(
+        &self,
+        count: usize,
+        work: impl Fn(usize) -> F,
+    ) -> Result<()> {
+        let jobs = futures::stream::iter(0..count).map(work);
+        jobs.buffer_unordered(24).try_collect::<Vec<_>>().await?;
+        Ok(())
+    }
+
+    /// Waits until the mirror equals a fresh list of this namespace's ConfigMaps.
+    pub(crate) async fn converge(&self, mirror: &Mirror) -> Result<Objects> {
+        self.converge_to(mirror, |objects| objects).await
+    }
+
+    /// Waits until the mirror equals what `shape` makes of a fresh list.
+    pub(crate) async fn converge_to(
+        &self,
+        mirror: &Mirror,
+        shape: impl Fn(Objects) -> Objects,
+    ) -> Result<Objects> {
+        converge(
+            &self.client,
+            &self.path(""),
+            ("v1", "ConfigMap"),
+            mirror,
+            shape,
+        )
+        .await
+    }
+}
+
+/// Starts a source.
+pub(crate) fn watch(
+    server: &Arc<Server>,
+    subject: Subject,
+    mirror: &Mirror,
+    settings: Settings,
+) -> Handle<ValueDecoder> {
+    let view = View::full(ValueDecoder::new(&subject.resource.kind));
+    Source::new(Arc::clone(server), subject, view)
+        .settings(settings)
+        .spawn(mirror.clone(), &CancellationToken::new())
+}
+
+/// Settings for impatient tests.
+pub(crate) fn hasty() -> Settings {
+    Settings {
+        backoff: Backoff {
+            first: Duration::from_millis(50),
+            cap: Duration::from_millis(500),
+        },
+        slow_retry: Duration::from_millis(500),
+        ..Settings::default()
+    }
+}
+
+pub(crate) fn listed(listing: Listing) -> Settings {
+    Settings {
+        listing,
+        page_size: 100,
+        ..hasty()
+    }
+}
+
+pub(crate) async fn send(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<Value> {
+    let kind = match method {
+        Method::PATCH => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let bytes = match body {
+        Value::Null => Vec::new(),
+        body => serde_json::to_vec(body)?,
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .body(bytes)?;
+    client
+        .request(request)
+        .await
+        .with_context(|| path.to_owned())
+}
+
+/// A fresh list, with the kind in each object as a decoder shows it.
+pub(crate) async fn list(
+    client: &Client,
+    path: &str,
+    api_version: &str,
+    kind: &str,
+) -> Result<Objects> {
+    let answer = send(client, Method::GET, path, &Value::Null).await?;
+    let items = answer["items"].as_array().context("no items")?;
+    let objects = items.iter().map(|item| {
+        let mut object = item.clone();
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.into();
+        let uid = object["metadata"]["uid"].as_str().context("no UID")?;
+        Ok((uid.to_owned(), object))
+    });
+    objects.collect()
+}
+
+/// Waits until the mirror equals what `shape` makes of a fresh list.
+pub(crate) async fn converge(
+    client: &Client,
+    path: &str,
+    (api_version, kind): (&str, &str),
+    mirror: &Mirror,
+    shape: impl Fn(Objects) -> Objects,
+) -> Result<Objects> {
+    let started = Instant::now();
+    loop {
+        let fresh = shape(list(client, path, api_version, kind).await?);
+        let held = mirror.objects();
+        if fresh == held {
+            return Ok(fresh);
+        }
+        ensure!(
+            started.elapsed() < Duration::from_secs(90),
+            "{} objects listed, {} held, {} of them alike; steps: {:?}",
+            fresh.len(),
+            held.len(),
+            fresh
+                .iter()
+                .filter(|(uid, object)| held.get(*uid) == Some(object))
+                .count(),
+            mirror.steps(),
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+pub(crate) fn config_maps() -> Arc<Resource> {
+    Arc::new(Resource {
+        kind: GroupVersionKind::new("", "v1", "ConfigMap"),
+        plural: "configmaps".to_owned(),
+        namespaced: true,
+        verbs: vec!["list".to_owned(), "watch".to_owned()],
+    })
+}
+
+/// The resource of a kind, by asking.
+pub(crate) async fn discover(client: &Client, kind: &GroupVersionKind) -> Result<Arc<Resource>> {
+    match Discovery::new(client.clone()).resolve(kind).await {
+        Answer::Installed(resource) => Ok(resource),
+        other => anyhow::bail!("{kind}: {other:?}"),
+    }
+}
