@@ -1,20 +1,21 @@
 //! From the parser's tree to a program: names are resolved, types checked as far as they are
 //! known, macros turned into loops, plain paths into walks and literals into constants.
 
-use ::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
-use ::cel::common::ast::{SelectExpr, operators};
+use ::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, MapExpr};
+use ::cel::common::ast::{SelectExpr, operators as names};
 
 use super::error::{CompileError, call_text, printable};
-use super::eval::Machine;
 use super::kind::{Kind, Kinds, Type};
-use super::library::{self, Function};
-use super::limits::Limits;
-use super::node::{Binary, Call, Entry, Index, Item, Node, Path, Root, Select, To};
+use super::library;
+use super::node::{Call, Entry, Item, Node, Path, Root, Select, To};
 use super::ops::Op;
 use super::scan::MAX_DEPTH;
 use super::value::Val;
+use fold::{compile_patterns, constant, fold};
 
+mod fold;
 mod macros;
+mod operators;
 
 /// What an expression can name besides functions: the variables that are there before any macro.
 pub(super) struct Environment<'e> {
@@ -196,16 +197,16 @@ impl<'e> Lowering<'e> {
             return self.method(target, &call.func_name, args);
         }
         match (call.func_name.as_str(), args) {
-            (operators::LOGICAL_AND, args) => self.logic(args, true),
-            (operators::LOGICAL_OR, args) => self.logic(args, false),
-            (operators::LOGICAL_NOT, [operand]) => self.not(operand),
-            (operators::NEGATE, [operand]) => self.negate(operand),
-            (operators::CONDITIONAL, [condition, then, otherwise]) => {
+            (names::LOGICAL_AND, args) => self.logic(args, true),
+            (names::LOGICAL_OR, args) => self.logic(args, false),
+            (names::LOGICAL_NOT, [operand]) => self.not(operand),
+            (names::NEGATE, [operand]) => self.negate(operand),
+            (names::CONDITIONAL, [condition, then, otherwise]) => {
                 self.conditional(condition, then, otherwise)
             }
-            (operators::INDEX, [operand, index]) => self.index(operand, index, false),
-            (operators::OPT_INDEX, [operand, index]) => self.index(operand, index, true),
-            (operators::OPT_SELECT, [operand, field]) => self.optional_select(operand, field),
+            (names::INDEX, [operand, index]) => self.index(operand, index, false),
+            (names::OPT_INDEX, [operand, index]) => self.index(operand, index, true),
+            (names::OPT_SELECT, [operand, field]) => self.optional_select(operand, field),
             (name, args) => match (Op::named(name), args) {
                 (Some(op), [left, right]) => self.binary(op, left, right),
                 _ => self.function(name.trim_start_matches('.'), false, args.iter()),
@@ -234,164 +235,6 @@ impl<'e> Lowering<'e> {
             }
         }
         self.function(name, true, std::iter::once(target).chain(args))
-    }
-
-    fn not(&mut self, operand: &'e IdedExpr) -> Result<Typed, CompileError> {
-        let (node, known) = self.lower(operand)?;
-        if !known.may_be(library::params::BOOL) {
-            return Err(no_overload("!", &[known]));
-        }
-        Ok((Node::Not(Box::new(node)), Type::BOOL))
-    }
-
-    fn negate(&mut self, operand: &'e IdedExpr) -> Result<Typed, CompileError> {
-        let (node, known) = self.lower(operand)?;
-        if !known.may_be(Kinds::of(&[Kind::Int, Kind::Double, Kind::Duration])) {
-            return Err(no_overload("-", &[known]));
-        }
-        Ok((Node::Negate(Box::new(node)), known))
-    }
-
-    fn logic(&mut self, args: &'e [IdedExpr], conjunction: bool) -> Result<Typed, CompileError> {
-        let mut terms = Vec::new();
-        for arg in args {
-            let (node, known) = self.lower(arg)?;
-            if !known.may_be(library::params::BOOL) {
-                let sign = if conjunction { "&&" } else { "||" };
-                return Err(no_overload(sign, &[known]));
-            }
-            // The parser balances a chain into a tree; here it is one flat list again.
-            match node {
-                Node::And(inner) if conjunction => terms.extend(inner),
-                Node::Or(inner) if !conjunction => terms.extend(inner),
-                other => terms.push(other),
-            }
-        }
-        let decided = terms
-            .iter()
-            .any(|term| matches!(term, Node::Const(Val::Bool(flag)) if *flag != conjunction));
-        let node = if decided {
-            Node::Const(Val::Bool(!conjunction))
-        } else if conjunction {
-            Node::And(terms.into())
-        } else {
-            Node::Or(terms.into())
-        };
-        Ok((node, Type::BOOL))
-    }
-
-    fn conditional(
-        &mut self,
-        condition: &'e IdedExpr,
-        then: &'e IdedExpr,
-        otherwise: &'e IdedExpr,
-    ) -> Result<Typed, CompileError> {
-        let (condition, known) = self.lower(condition)?;
-        if !known.may_be(library::params::BOOL) {
-            return Err(no_overload("?:", &[known]));
-        }
-        let (then, then_type) = self.lower(then)?;
-        let (otherwise, otherwise_type) = self.lower(otherwise)?;
-        let known = then_type.join(otherwise_type);
-        let node = match condition {
-            Node::Const(Val::Bool(true)) => then,
-            Node::Const(Val::Bool(false)) => otherwise,
-            condition => Node::Cond(Box::new([condition, then, otherwise])),
-        };
-        Ok((node, known))
-    }
-
-    fn binary(
-        &mut self,
-        op: Op,
-        left: &'e IdedExpr,
-        right: &'e IdedExpr,
-    ) -> Result<Typed, CompileError> {
-        let (left, left_type) = self.lower(left)?;
-        let (right, right_type) = self.lower(right)?;
-        let Some(result) = op.check(&left_type, &right_type) else {
-            return Err(no_overload(op.sign(), &[left_type, right_type]));
-        };
-        let scalar = left_type.is_scalar() || (right_type.is_scalar() && op != Op::In);
-        let node = Node::Binary(Box::new(Binary {
-            op,
-            left,
-            right,
-            scalar,
-        }));
-        Ok((node, result))
-    }
-
-    fn index(
-        &mut self,
-        operand: &'e IdedExpr,
-        index: &'e IdedExpr,
-        optional: bool,
-    ) -> Result<Typed, CompileError> {
-        let (operand, operand_type) = self.lower(operand)?;
-        let (index, index_type) = self.lower(index)?;
-        let (container, was_optional) = match &operand_type {
-            Type::Optional(value) => (&**value, true),
-            other => (other, false),
-        };
-        let member = match container {
-            Type::Dyn => Some(Type::Dyn),
-            Type::List(element) if index_type.may_be(Kinds::NUMBER) => Some((**element).clone()),
-            Type::Map(key, value) if key.comparable(&index_type) => Some((**value).clone()),
-            _ => None,
-        };
-        let Some(member) = member else {
-            return Err(no_overload("[]", &[operand_type, index_type]));
-        };
-        let known = if optional || was_optional {
-            Type::optional(member)
-        } else {
-            member
-        };
-        let to = match &index {
-            Node::Const(Val::Text(key)) => Some(To::Member(key.as_str().into())),
-            Node::Const(Val::Int(at)) => Some(To::Element(*at)),
-            _ => None,
-        };
-        let node = match (operand, to) {
-            (Node::Path(mut path), Some(to)) if !optional => {
-                path.push(to);
-                Node::Path(path)
-            }
-            (operand, _) => Node::Index(Box::new(Index {
-                operand,
-                key: index,
-                optional,
-            })),
-        };
-        Ok((node, known))
-    }
-
-    fn optional_select(
-        &mut self,
-        operand: &'e IdedExpr,
-        field: &'e IdedExpr,
-    ) -> Result<Typed, CompileError> {
-        let Expr::Literal(LiteralValue::String(field)) = &field.expr else {
-            return Err(CompileError::Macro {
-                macro_name: ".?",
-                problem: "expects a member name",
-            });
-        };
-        let (operand, known) = self.lower(operand)?;
-        let member = match &known {
-            Type::Optional(value) => member_type(value),
-            other => member_type(other),
-        };
-        let Some(member) = member else {
-            return Err(no_overload(&format!(".?{}", field.inner()), &[known]));
-        };
-        let node = Node::Select(Box::new(Select {
-            operand,
-            field: field.inner().into(),
-            optional: true,
-        }));
-        Ok((node, Type::optional(member)))
     }
 
     fn list(&mut self, list: &'e ListExpr) -> Result<Typed, CompileError> {
@@ -501,47 +344,6 @@ impl<'e> Lowering<'e> {
     }
 }
 
-/// Compiles literal regular expressions once.
-fn compile_patterns(overloads: &[&Function], args: &mut [Node]) -> Result<(), CompileError> {
-    for (at, arg) in args.iter_mut().enumerate() {
-        let wanted = overloads
-            .iter()
-            .all(|function| function.param(at) == Some(Kinds::PATTERN));
-        if let Node::Const(Val::Text(pattern)) = arg
-            && wanted
-        {
-            *arg = Node::Const(library::pattern::literal(pattern).map_err(|_| {
-                CompileError::Pattern {
-                    problem: printable(pattern, 160).into(),
-                }
-            })?);
-        }
-    }
-    Ok(())
-}
-
-fn constant(literal: &LiteralValue) -> Typed {
-    let (value, kind) = match literal {
-        LiteralValue::Null => (Val::Null, Kind::Null),
-        LiteralValue::Boolean(flag) => (Val::Bool(*flag.inner()), Kind::Bool),
-        LiteralValue::Int(number) => (Val::Int(*number.inner()), Kind::Int),
-        LiteralValue::UInt(number) => (Val::Uint(*number.inner()), Kind::Uint),
-        LiteralValue::Double(number) => (Val::Double(*number.inner()), Kind::Double),
-        LiteralValue::String(text) => (Val::Text(text.inner().to_owned()), Kind::String),
-        LiteralValue::Bytes(bytes) => (Val::Bytes(bytes.inner().into()), Kind::Bytes),
-    };
-    (Node::Const(value), Type::Is(kind))
-}
-
-/// The type of a member of a value of this type, or nothing if it has no members.
-fn member_type(known: &Type) -> Option<Type> {
-    match known {
-        Type::Dyn => Some(Type::Dyn),
-        Type::Map(_, value) => Some((**value).clone()),
-        _ => None,
-    }
-}
-
 /// What an optional item or entry holds.
 fn optional_value(place: &str, known: Type) -> Result<Type, CompileError> {
     match known {
@@ -573,34 +375,4 @@ fn unknown_member(namespace: &str, name: &str) -> CompileError {
             name: printable(namespace, 80).into(),
         }
     }
-}
-
-/// Evaluates an operation on constants once and for all. One that fails, or that yields something
-/// large, stays as it is.
-fn fold(node: Node) -> Node {
-    let is_const = |node: &Node| matches!(node, Node::Const(_));
-    let foldable = match &node {
-        Node::Not(operand) | Node::Negate(operand) => is_const(operand),
-        Node::Binary(binary) => is_const(&binary.left) && is_const(&binary.right),
-        Node::Select(select) | Node::HasField(select) => is_const(&select.operand),
-        Node::Index(index) => is_const(&index.operand) && is_const(&index.key),
-        Node::Call(call) => call.args.iter().all(is_const),
-        Node::List(items) => items.iter().all(|item| is_const(&item.value)),
-        Node::Map(entries) => entries
-            .iter()
-            .all(|entry| is_const(&entry.key) && is_const(&entry.value)),
-        _ => false,
-    };
-    if !foldable {
-        return node;
-    }
-    let limits = Limits {
-        steps: 10_000,
-        built_bytes: 16 << 10,
-    };
-    let value = Machine::new(&serde_json::Value::Null, 0, &limits)
-        .eval(&node)
-        .ok()
-        .and_then(Val::into_static);
-    value.map_or(node, Node::Const)
 }

@@ -247,8 +247,13 @@ impl Op {
             }
             (Val::Str(left), right) if right.as_str().is_some() => {
                 let right = right.as_str().unwrap_or_default();
-                budget.build(left.len() + right.len())?;
-                Ok(Val::Text([left, right].concat()))
+                let length = left.len() + right.len();
+                budget.build(length)?;
+                // A third part often follows; with some room it needs no new allocation.
+                let mut text = String::with_capacity(length.next_power_of_two().max(32));
+                text.push_str(left);
+                text.push_str(right);
+                Ok(Val::Text(text))
             }
             (Val::Bytes(left), Val::Bytes(right)) => {
                 budget.build(left.len() + right.len())?;

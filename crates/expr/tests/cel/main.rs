@@ -1,5 +1,6 @@
 //! CEL as its users see it: vectors, limits, error texts and reads.
 
+mod allocations;
 mod errors;
 mod expressions;
 mod golden;
