@@ -109,6 +109,8 @@ words! {
         ScopeForbidden,
         /// A rule names another kind than the profile.
         ResourceRuleGVKMismatch,
+        /// The kind of the profile is not installed in the cluster.
+        KindNotInstalled,
         /// The watch could not be set up.
         InformerRegistrationFailed,
         /// The access review could not be made.

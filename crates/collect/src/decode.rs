@@ -157,6 +157,17 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
+    /// What is wrong, without the place.
+    pub fn problem(self) -> &'static str {
+        match self {
+            DecodeError::Syntax { .. } => "this is no JSON",
+            DecodeError::Truncated => "the text ends too early",
+            DecodeError::NotAnObject => "this is no Kubernetes object",
+            DecodeError::NoName => "there is no metadata.name",
+            DecodeError::NotAnEvent => "this is no watch event",
+        }
+    }
+
     /// The position of an error of the parser, or `shape` if the text is JSON of another shape.
     pub(crate) fn from_json(error: &serde_json::Error, shape: DecodeError) -> Self {
         if error.is_eof() {

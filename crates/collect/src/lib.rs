@@ -19,11 +19,13 @@
 //! | [`store`] | all rows, for many writers and readers that miss nothing |
 //! | [`discovery`] | which resource serves a kind, by asking the API server |
 //! | [`access`] | where a resource may be read, by asking the API server |
+//! | [`engine`] | the running collection: watches that follow a plan and write rows |
 //! | [`watch`] | one list and watch of one resource, decoded from the byte stream |
 
 pub mod access;
 pub mod decode;
 pub mod discovery;
+pub mod engine;
 pub mod extract;
 pub mod gates;
 pub mod helm_release;

@@ -13,7 +13,7 @@
 //! first list, else targets seem to be missing.
 //!
 //! ```text
-//! let plan  = Arc::new(old.next(&world, &reads));
+//! let plan  = Arc::new(old.next(&world));
 //! let delta = plan.delta_from(&old);
 //! 1. make `plan` the one that workers use for events they start to handle from now on
 //! 2. store.apply(&plan, &delta)       rows of ended targets and left namespaces go,
@@ -29,7 +29,7 @@
 //! ```
 //!
 //! A worker takes the current plan once per event and uses it for the projection of the decoder,
-//! for [`ResourcePlan::interests`] and for [`Interest::decide`]; the plan's [`Plan::epoch`] goes
+//! for [`ResourcePlan::interests`], [`Interest::decide`] and extraction; the plan's [`Plan::epoch`] goes
 //! with every write into the store. A list for step 3 or 4 must show at least everything that
 //! watches have delivered before: ask for the most recent state, not for what a cache happens to
 //! have.
@@ -61,8 +61,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kollect_api::{GroupVersionKind, KollectProfile};
-use kollect_expr::ReadSet;
+use kollect_api::GroupVersionKind;
 
 use self::ask::Ask;
 use self::draft::{Draft, Drafting};
@@ -109,17 +108,15 @@ impl Plan {
 
     /// The plan for a new state of the world.
     ///
-    /// `reads` tells which parts of an object the extractor of a profile looks at; it is called
-    /// once per new profile. What did not change is taken over from this plan: compiled selections,
-    /// and watches that are wide enough.
-    pub fn next(&self, world: &World, reads: &dyn Fn(&KollectProfile) -> ReadSet) -> Plan {
+    /// What did not change is taken over from this plan: compiled profiles and selections, and
+    /// watches that are wide enough.
+    pub fn next(&self, world: &World) -> Plan {
         let known = self
             .targets
             .values()
             .filter_map(|target| target.collection());
         let mut drafting = Drafting::new(
             world,
-            reads,
             known.map(|collection| Arc::clone(&collection.extraction)),
         );
         let targets = world.targets.iter().filter_map(Ask::of_target);

@@ -1,7 +1,20 @@
 //! The operator: configuration in, collection running, status out.
+//!
+//! ```text
+//! configuration ─┐
+//! discovery ─────┼─> world ─> plan ─> engine ─> rows
+//! access ────────┘                      │
+//!                targets <── status ────┘
+//! ```
+//!
+//! [`controller`] is the loop; everything it decides with is pure and lives in `kollect-collect`
+//! ([`kollect_collect::plan`]) or here ([`target_status`]).
 
+pub mod asking;
 pub mod configuration;
+pub mod controller;
 pub mod sinks_behind;
 pub mod table;
 pub mod target_status;
+pub mod targets;
 pub mod writer;

@@ -179,9 +179,10 @@ where
                 );
                 table.put(key, object)
             }
-            Delivery::Gone(Identity {
-                namespace, name, ..
-            }) => table.remove(&(namespace, name)),
+            Delivery::Gone {
+                identity: Identity { namespace, name, .. },
+                ..
+            } => table.remove(&(namespace, name)),
             Delivery::Unreadable(unreadable) => match unreadable.identity {
                 Some(Identity {
                     namespace, name, ..
@@ -258,6 +259,13 @@ mod tests {
         }
     }
 
+    fn gone(name: &str) -> Delivery<KollectScope> {
+        Delivery::Gone {
+            identity: identity(name),
+            resource_version: "9".into(),
+        }
+    }
+
     #[tokio::test]
     async fn listings_sweep_what_is_gone_and_bad_objects_stand_alone() {
         let mut shared = Shared::new(Arc::new(Notify::new()));
@@ -299,7 +307,7 @@ mod tests {
         assert_eq!(names(&shared), ["b"]);
         assert_eq!(shared.read(|table| table.unreadable().count()), 0);
 
-        shared.take(Delivery::Gone(identity("b"))).await;
+        shared.take(gone("b")).await;
         assert!(names(&shared).is_empty());
     }
 
@@ -321,7 +329,7 @@ mod tests {
         assert!(!told().await, "the same object again");
         shared.take(Delivery::Object(scope("a", "y"))).await;
         assert!(told().await);
-        shared.take(Delivery::Gone(identity("nobody"))).await;
+        shared.take(gone("nobody")).await;
         assert!(!told().await);
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kollect_api::{GroupVersionKind, KollectProfile, meta};
-use kollect_expr::ReadSet;
 
 use super::discovery::Resource;
+use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection};
 
 /// A profile as it is used for extraction.
@@ -17,8 +17,8 @@ use crate::gates::{NamespaceGate, Selection};
 pub struct Extraction {
     /// The profile.
     pub profile: Arc<KollectProfile>,
-    /// Which parts of an object its extractor looks at.
-    pub reads: ReadSet,
+    /// The profile, compiled.
+    pub extractor: Extractor,
 }
 
 impl Extraction {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use kollect_api::condition::Reason;
+
 /// The reasons the plan gives, as they appear in the `Degraded` condition and in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DegradedReason {
@@ -33,18 +35,24 @@ pub enum DegradedReason {
 impl DegradedReason {
     /// The word as it appears in `status` and events.
     pub fn as_str(self) -> &'static str {
-        match self {
-            DegradedReason::Suspended => "Suspended",
-            DegradedReason::MissingProfileRef => "MissingProfileRef",
-            DegradedReason::ProfileNotFound => "ProfileNotFound",
-            DegradedReason::ProfileForbidden => "ProfileForbidden",
-            DegradedReason::ScopeLookupFailed => "ScopeLookupFailed",
-            DegradedReason::ScopeGVKDenied => "ScopeGVKDenied",
-            DegradedReason::ScopeNamespaceDenied => "ScopeNamespaceDenied",
-            DegradedReason::ResourceRuleGVKMismatch => "ResourceRuleGVKMismatch",
-            DegradedReason::KindNotInstalled => "KindNotInstalled",
-            DegradedReason::InformerRegistrationFailed => "InformerRegistrationFailed",
-            DegradedReason::AccessCheckFailed => "AccessCheckFailed",
+        Reason::from(self).as_str()
+    }
+}
+
+impl From<DegradedReason> for Reason {
+    fn from(reason: DegradedReason) -> Self {
+        match reason {
+            DegradedReason::Suspended => Reason::Suspended,
+            DegradedReason::MissingProfileRef => Reason::MissingProfileRef,
+            DegradedReason::ProfileNotFound => Reason::ProfileNotFound,
+            DegradedReason::ProfileForbidden => Reason::ProfileForbidden,
+            DegradedReason::ScopeLookupFailed => Reason::ScopeLookupFailed,
+            DegradedReason::ScopeGVKDenied => Reason::ScopeGVKDenied,
+            DegradedReason::ScopeNamespaceDenied => Reason::ScopeNamespaceDenied,
+            DegradedReason::ResourceRuleGVKMismatch => Reason::ResourceRuleGVKMismatch,
+            DegradedReason::KindNotInstalled => Reason::KindNotInstalled,
+            DegradedReason::InformerRegistrationFailed => Reason::InformerRegistrationFailed,
+            DegradedReason::AccessCheckFailed => Reason::AccessCheckFailed,
         }
     }
 }

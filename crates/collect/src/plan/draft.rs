@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kollect_api::{GroupVersionKind, KollectProfile, KollectScope};
-use kollect_expr::ReadSet;
 
 use super::ask::Ask;
 use super::ceilings::Ceilings;
@@ -27,6 +26,7 @@ use super::discovery::{KindFact, Resource};
 use super::namespaces::{NamespaceIntent, Universe};
 use super::target::{Course, TargetNamespaces, TargetPlan, TargetState};
 use super::world::{ProfileFact, Readable, World};
+use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection, SelectionError};
 
 /// What all drafts of one plan share.
@@ -36,7 +36,6 @@ pub(super) struct Drafting<'w> {
     scopes: BTreeMap<&'w str, Vec<&'w KollectScope>>,
     /// One per profile, so that targets with the same profile share it.
     extractions: BTreeMap<(String, String), Arc<Extraction>>,
-    reads: &'w dyn Fn(&KollectProfile) -> ReadSet,
 }
 
 /// A target's plan as far as it goes without access, and the kind that has to be looked up.
@@ -65,11 +64,7 @@ fn hold<T>(reason: DegradedReason, message: impl Into<String>) -> Result<T, Ende
 }
 
 impl<'w> Drafting<'w> {
-    pub(super) fn new(
-        world: &'w World,
-        reads: &'w dyn Fn(&KollectProfile) -> ReadSet,
-        known: impl Iterator<Item = Arc<Extraction>>,
-    ) -> Self {
+    pub(super) fn new(world: &'w World, known: impl Iterator<Item = Arc<Extraction>>) -> Self {
         let mut scopes: BTreeMap<&str, Vec<&KollectScope>> = BTreeMap::new();
         if let Readable::Read(all) = &world.scopes {
             for scope in all {
@@ -84,7 +79,6 @@ impl<'w> Drafting<'w> {
             extractions: known
                 .map(|extraction| (profile_key(&extraction.profile), extraction))
                 .collect(),
-            reads,
         }
     }
 
@@ -283,7 +277,7 @@ impl<'w> Drafting<'w> {
         }
         let extraction = Arc::new(Extraction {
             profile: Arc::clone(profile),
-            reads: (self.reads)(profile),
+            extractor: Extractor::new(profile, &self.world.extraction),
         });
         self.extractions.insert(key, Arc::clone(&extraction));
         extraction
@@ -310,6 +304,7 @@ impl<'w> Drafting<'w> {
         namespaces: &mut TargetNamespaces,
     ) -> Course {
         let Some((plan, held)) = previous.and_then(|plan| Some((plan, plan.collection()?))) else {
+            namespaces.effective.clear();
             return Course::Wait;
         };
         let gvk = held.extraction.gvk();
@@ -318,6 +313,7 @@ impl<'w> Drafting<'w> {
                 || (!held.resource.namespaced && ceilings.refuses_cluster_scoped(gvk).is_some())
         });
         if refused {
+            namespaces.effective.clear();
             return Course::Stop;
         }
         let excluded = |name: &Arc<str>| {

@@ -148,7 +148,7 @@ fn projection<'c>(collections: impl Iterator<Item = &'c Arc<Collection>>) -> Pro
     let mut reads = Vec::new();
     for collection in collections {
         object_type = collection.extraction.gvk().into();
-        reads.push(&collection.extraction.reads);
+        reads.push(collection.extraction.extractor.reads());
         reads.push(collection.selection.reads());
     }
     Projection::new(object_type, reads)

@@ -10,6 +10,7 @@ use kollect_api::{
 use super::access::Access;
 use super::discovery::Kinds;
 use super::namespaces::NamespaceListing;
+use crate::extract;
 
 /// What is known about the cluster at one moment, as plain data.
 ///
@@ -37,6 +38,8 @@ pub struct World {
     pub access: Access,
     /// Settings of the operator.
     pub settings: Settings,
+    /// What the operator says about extraction. Fixed while it runs.
+    pub extraction: extract::Settings,
 }
 
 /// Something that was read, or the reason why it could not be.

@@ -1,0 +1,307 @@
+//! The running collection: watches that follow a plan and write rows.
+//!
+//! The engine decides nothing. The [`plan`](crate::plan) says what to watch and which targets want
+//! an object, the [`extract`](crate::extract) modules say what a row holds, the
+//! [`store`](crate::store) keeps rows; the engine opens and closes [`watch`](crate::watch)
+//! sources and carries objects from one to the other.
+//!
+//! ```text
+//! world ─> plan ─> apply ─┬─> store.apply          targets come and go
+//!                         ├─> sources open/close   one per Watch of the plan
+//!                         └─> sources list again   a projection grew, or a target must look again
+//! source ─ bytes ─> lens ─ projected object ─> courier ─ row ─> store
+//! ```
+//!
+//! A change of plan never loses rows: a watch that another one replaces is closed only after the
+//! other has finished its first listing, and rows that a new plan no longer wants are swept by the
+//! listing that follows it, not before.
+
+mod courier;
+mod lens;
+mod running;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use kube::Client;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use self::courier::Courier;
+use self::lens::Lens;
+use self::running::{Closing, Running};
+use crate::plan::{Content, Plan, PlanDelta, Resource, TargetKey, Watch, WatchScope, World};
+use crate::store::{Limits, Store};
+use crate::watch::{Class, Counters, Interruption, Scope, Server, Source, Subject, View};
+
+/// What couriers share: the plan in force and where rows go.
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    current: RwLock<Arc<Current>>,
+    /// Told when a watch has news: listed, interrupted, resumed.
+    news: Arc<Notify>,
+}
+
+impl Shared {
+    fn current(&self) -> Arc<Current> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// One plan, and how objects must have been seen to be treated by it.
+#[derive(Debug, Default)]
+struct Current {
+    plan: Arc<Plan>,
+    /// Which lens shows enough of a resource's objects. What came through an older one is left to
+    /// the listing that the newer one began.
+    lenses: BTreeMap<Arc<Resource>, u64>,
+}
+
+/// The state of one watch, for statuses and metrics.
+#[derive(Debug, Clone)]
+pub struct WatchState {
+    /// Which watch.
+    pub watch: Watch,
+    /// Whether it has finished its first listing.
+    pub listed: bool,
+    /// Why nothing arrives at present, if so.
+    pub interruption: Option<Interruption>,
+    /// What happened so far.
+    pub counters: Arc<Counters>,
+}
+
+/// The running collection.
+pub struct Engine {
+    server: Arc<Server>,
+    shared: Arc<Shared>,
+    running: BTreeMap<Watch, Running>,
+    /// Watches that others replace, until those have listed.
+    closing: Vec<Closing>,
+    /// Lists beside watches, until they are through.
+    lists: Vec<Running>,
+    next_lens: u64,
+    stop: CancellationToken,
+}
+
+impl Engine {
+    /// An engine that watches through `client` and has nothing to do yet. `news` is told when the
+    /// store or a watch has something to report.
+    pub fn new(client: Client, news: Arc<Notify>, stop: &CancellationToken) -> Self {
+        let wake = Arc::clone(&news);
+        let store = Store::new(Limits::default(), move || wake.notify_one());
+        Self {
+            server: Server::new(client),
+            shared: Arc::new(Shared {
+                store,
+                current: RwLock::default(),
+                news,
+            }),
+            running: BTreeMap::new(),
+            closing: Vec::new(),
+            lists: Vec::new(),
+            next_lens: 1,
+            stop: stop.child_token(),
+        }
+    }
+
+    /// The rows.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// The API server, for other watches of the same process.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.shared.current().plan)
+    }
+
+    /// Follows a new state of the world. Returns the plan that is now in force.
+    pub fn follow(&mut self, world: &World) -> Arc<Plan> {
+        let before = self.shared.current();
+        let plan = Arc::new(before.plan.next(world));
+        let delta = plan.delta_from(&before.plan);
+
+        let views = self.changed_views(&plan, &delta);
+        let mut lenses = before.lenses.clone();
+        lenses.retain(|resource, _| plan.resource(resource).is_some());
+        for (watch, view) in &views {
+            lenses.insert(Arc::clone(&watch.resource), view.decoder.number());
+        }
+        let current = Current {
+            plan: Arc::clone(&plan),
+            lenses,
+        };
+        let slot = &self.shared.current;
+        *slot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
+        self.shared.store.apply(&plan, &delta);
+
+        let fresh = views.iter().map(|(watch, _)| watch.clone()).collect();
+        self.open_and_close(&plan, &delta, views);
+        self.list_again(&delta, &fresh);
+        self.tidy();
+        plan
+    }
+
+    /// Closes what has been replaced and forgets lists that are through. To be called when there
+    /// is news.
+    pub fn tidy(&mut self) {
+        self.lists.retain(|list| !list.is_through());
+        let running = &self.running;
+        self.closing.retain(|closing| !closing.is_replaced(running));
+    }
+
+    /// The state of all watches.
+    pub fn watches(&self) -> impl Iterator<Item = WatchState> {
+        self.running
+            .iter()
+            .map(|(watch, running)| running.state(watch))
+    }
+
+    /// Ends the waits of watches of a resource, as when a right was granted or a kind installed.
+    pub fn retry(&self, resource: &Resource) {
+        for (watch, running) in &self.running {
+            if *watch.resource == *resource {
+                running.handle.retry_now();
+            }
+        }
+    }
+
+    /// Resources whose watches the API server refuses: what is known about them is outdated.
+    pub fn refused(&self) -> BTreeMap<Class, BTreeSet<Arc<Resource>>> {
+        let mut refused: BTreeMap<Class, BTreeSet<_>> = BTreeMap::new();
+        for state in self.watches() {
+            if let Some(interruption) = state.interruption
+                && matches!(interruption.class, Class::Forbidden | Class::NotInstalled)
+            {
+                refused
+                    .entry(interruption.class)
+                    .or_default()
+                    .insert(state.watch.resource);
+            }
+        }
+        refused
+    }
+
+    /// Stops all watches. Returns when nothing is written any more.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        let running = std::mem::take(&mut self.running).into_values();
+        let closing = self.closing.drain(..).map(|closing| closing.running);
+        for running in running.chain(closing).chain(self.lists.drain(..)) {
+            running.handle.stop().await;
+        }
+    }
+
+    /// The views of watches that are new, or that show less than the new plan reads.
+    fn changed_views(&mut self, plan: &Plan, delta: &PlanDelta) -> Vec<(Watch, View<Lens>)> {
+        let mut views = Vec::new();
+        for resource in plan.resources() {
+            let blind = resource.watches.iter().any(|watch| {
+                delta.open.contains(watch)
+                    || self
+                        .running
+                        .get(watch)
+                        .is_none_or(|run| !run.shows(resource.projection.reads()))
+            });
+            if !blind {
+                continue;
+            }
+            let number = self.next_lens;
+            self.next_lens += 1;
+            // One lens for all watches of the resource: their objects are treated alike.
+            let lens = Arc::new(Lens::new(number, resource));
+            for watch in &resource.watches {
+                let view = View {
+                    decoder: Arc::clone(&lens),
+                    content: match watch.content {
+                        Content::Metadata => crate::watch::Content::Metadata,
+                        Content::Object => crate::watch::Content::Full,
+                    },
+                };
+                views.push((watch.clone(), view));
+            }
+        }
+        views
+    }
+
+    fn open_and_close(&mut self, plan: &Plan, delta: &PlanDelta, views: Vec<(Watch, View<Lens>)>) {
+        for watch in &delta.close {
+            let Some(running) = self.running.remove(watch) else {
+                continue;
+            };
+            let replaced_by: Vec<Watch> = plan
+                .resource(&watch.resource)
+                .map(|resource| resource.watches.iter().cloned().collect())
+                .unwrap_or_default();
+            // Without a successor nothing waits: the handle's drop ends the watch.
+            if !replaced_by.is_empty() {
+                self.closing.push(Closing {
+                    running,
+                    replaced_by,
+                });
+            }
+        }
+        for (watch, view) in views {
+            match self.running.get_mut(&watch) {
+                // Looking through a new lens lists everything again.
+                Some(running) => running.show(view),
+                None => {
+                    let scope = watch.scope.clone();
+                    let running = self.start(&watch, scope, None, view);
+                    self.running.insert(watch, running);
+                }
+            }
+        }
+    }
+
+    /// Lists beside watches that stay as they are, for targets that must look again. Watches that
+    /// begin a listing with this very plan (`fresh`) show everything anyway; a listing that began
+    /// before it does not.
+    fn list_again(&mut self, delta: &PlanDelta, fresh: &BTreeSet<Watch>) {
+        for ((resource, scope), targets) in &delta.relist {
+            let covering = self
+                .running
+                .iter()
+                .find(|(watch, _)| watch.resource == *resource && watch.scope.covers(scope));
+            let Some((watch, running)) = covering else {
+                continue;
+            };
+            if fresh.contains(watch) {
+                continue;
+            }
+            let (watch, view) = (watch.clone(), running.view.clone());
+            let list = self.start(&watch, scope.clone(), Some(targets.clone()), view);
+            self.lists.push(list);
+        }
+    }
+
+    fn start(
+        &self,
+        watch: &Watch,
+        scope: WatchScope,
+        only: Option<BTreeSet<TargetKey>>,
+        view: View<Lens>,
+    ) -> Running {
+        let subject = Subject {
+            resource: Arc::clone(view.decoder.resource()),
+            scope: match &scope {
+                WatchScope::All => Scope::Cluster,
+                WatchScope::Namespace(name) => Scope::Namespace(name.to_string()),
+            },
+            selector: watch.selector.as_deref().map(str::to_owned),
+        };
+        let stop = self.stop.child_token();
+        let shared = Arc::clone(&self.shared);
+        let resource = Arc::clone(&watch.resource);
+        let courier = Courier::new(shared, resource, scope, only, stop.clone());
+        let progress = courier.progress();
+        let source = Source::new(Arc::clone(&self.server), subject, view.clone());
+        let handle = source.spawn(courier, &stop);
+        Running::new(handle, view, progress)
+    }
+}

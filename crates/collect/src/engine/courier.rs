@@ -1,0 +1,308 @@
+//! Carries the objects of one watch to the rows of the targets that want them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use kollect_inventory::AttributesBuffer;
+use tokio_util::sync::CancellationToken;
+
+use super::lens::Seen;
+use super::running::Progress;
+use super::{Current, Shared};
+use crate::gates::{ObjectView, Version};
+use crate::plan::{Epoch, Interest, Resource, ResourcePlan, TargetKey, WatchScope};
+use crate::store::{Feed, Listing, ObjectKey, Outcome, Stamp};
+use crate::watch::{Consumer, Delivery, Identity, Unreadable};
+
+/// The consumer of one watch, or of one list beside a watch.
+pub(super) struct Courier {
+    shared: Arc<Shared>,
+    resource: Arc<Resource>,
+    scope: WatchScope,
+    /// A list beside a watch is for these targets and ends when it is through.
+    only: Option<BTreeSet<TargetKey>>,
+    stop: CancellationToken,
+    progress: Arc<Progress>,
+    /// The plan as this courier last saw it, with what it looked up for it.
+    route: Route,
+    listings: HashMap<TargetKey, Listing>,
+    /// The newest lens that the listing under way came through.
+    lens: u64,
+    /// The listing under way came through a lens that shows too little, at least in part.
+    blind: bool,
+    buffer: AttributesBuffer,
+}
+
+/// What a courier looks up once per plan instead of once per object.
+#[derive(Default)]
+struct Route {
+    current: Arc<Current>,
+    plan: Option<Arc<ResourcePlan>>,
+    feeds: HashMap<TargetKey, Arc<Feed>>,
+    lens: u64,
+}
+
+impl Courier {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        resource: Arc<Resource>,
+        scope: WatchScope,
+        only: Option<BTreeSet<TargetKey>>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            shared,
+            resource,
+            scope,
+            only,
+            stop,
+            progress: Arc::default(),
+            route: Route::default(),
+            listings: HashMap::new(),
+            lens: 0,
+            blind: false,
+            buffer: AttributesBuffer::default(),
+        }
+    }
+
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Takes note of a new plan.
+    fn look_up(&mut self) {
+        let current = self.shared.current();
+        if Arc::ptr_eq(&current, &self.route.current) {
+            return;
+        }
+        self.route = Route {
+            plan: current.plan.resource(&self.resource).cloned(),
+            feeds: HashMap::new(),
+            lens: current.lenses.get(&self.resource).copied().unwrap_or(0),
+            current,
+        };
+    }
+
+    fn begin_listing(&mut self) {
+        self.look_up();
+        self.lens = self.route.lens;
+        self.blind = false;
+        self.listings.clear();
+        let Some(plan) = &self.route.plan else { return };
+        for target in plan.targets_in(&self.scope) {
+            if self
+                .only
+                .as_ref()
+                .is_some_and(|only| !only.contains(&target.key))
+            {
+                continue;
+            }
+            if let Some(feed) = self.shared.store.feed(&target.key) {
+                let listing = feed.begin_listing(self.scope.clone());
+                self.listings.insert(target.key.clone(), listing);
+            }
+        }
+    }
+
+    fn finish_listing(&mut self, version: &str) {
+        if self.blind {
+            // Objects that were passed over were not looked at; rows must not be swept for that.
+            // The new lens has begun another listing.
+            self.listings.clear();
+            return;
+        }
+        let version = Version::parse(version);
+        for (_, listing) in self.listings.drain() {
+            listing.finish(version);
+        }
+        self.progress.listed(self.lens);
+        self.progress.interrupt(None);
+        self.shared.news.notify_one();
+        if self.only.is_some() {
+            self.stop.cancel();
+        }
+    }
+
+    fn object(&mut self, seen: &Seen) {
+        self.look_up();
+        self.lens = self.lens.max(seen.lens);
+        let Some(plan) = self.route.plan.clone() else {
+            return;
+        };
+        // Too little of the object may be visible; the new lens has begun a listing that shows it.
+        if seen.lens < self.route.lens {
+            self.blind = true;
+            return;
+        }
+        let value = seen.object.value();
+        let view = ObjectView::new(value);
+        let stamp = Stamp {
+            epoch: self.epoch(),
+            version: view.version(),
+        };
+        for interest in plan.interests(view.namespace()) {
+            let verdict = interest.decide(&view);
+            if !verdict.collects() {
+                self.write(interest, &verdict.policy_failures, |way| {
+                    way.skip(stamp, ObjectKey::from(&view))
+                });
+                continue;
+            }
+            // The buffer is taken out for the time of the write, which borrows the courier.
+            let mut buffer = std::mem::take(&mut self.buffer);
+            match interest
+                .collection
+                .extraction
+                .extractor
+                .extract(value, &mut buffer)
+            {
+                Ok(attributes) => self.write(interest, &verdict.policy_failures, |way| {
+                    way.put(stamp, ObjectKey::from(&view), attributes)
+                }),
+                Err(error) => {
+                    let message = error.to_string();
+                    self.write(interest, &verdict.policy_failures, |way| {
+                        way.fail(stamp, ObjectKey::from(&view), &message)
+                    });
+                }
+            }
+            self.buffer = buffer;
+        }
+    }
+
+    fn gone(&mut self, identity: &Identity, version: Version) {
+        self.look_up();
+        let Some(plan) = self.route.plan.clone() else {
+            return;
+        };
+        for interest in plan.interests(&identity.namespace) {
+            if let Some(feed) = self.feed(&interest.key) {
+                feed.delete(version, key(identity));
+            }
+        }
+    }
+
+    fn unreadable(&mut self, unreadable: &Unreadable) {
+        self.look_up();
+        let (Some(plan), Some(identity)) = (self.route.plan.clone(), &unreadable.identity) else {
+            return;
+        };
+        let stamp = Stamp {
+            epoch: self.epoch(),
+            version: Version::UNKNOWN,
+        };
+        let message = unreadable.error.to_string();
+        for interest in plan.interests(&identity.namespace) {
+            self.write(interest, &Default::default(), |way| {
+                way.fail(stamp, key(identity), &message)
+            });
+        }
+    }
+
+    /// Writes about one object, as part of the listing under way if the target takes part in it.
+    fn write(
+        &mut self,
+        interest: &Interest,
+        failures: &crate::gates::PolicyFailures,
+        write: impl Fn(&Way<'_>) -> Outcome,
+    ) {
+        if let Some(listing) = self.listings.get(&interest.key) {
+            write(&Way::Listing(listing));
+        } else if self.only.is_some() {
+            // A list beside a watch concerns nobody else.
+            return;
+        }
+        if let Some(feed) = self.feed(&interest.key) {
+            if !self.listings.contains_key(&interest.key) {
+                write(&Way::Feed(&feed));
+            }
+            feed.note_policy_failures(failures);
+        }
+    }
+
+    fn feed(&mut self, target: &TargetKey) -> Option<Arc<Feed>> {
+        if let Some(feed) = self.route.feeds.get(target) {
+            return Some(Arc::clone(feed));
+        }
+        let feed = self.shared.store.feed(target)?;
+        self.route.feeds.insert(target.clone(), Arc::clone(&feed));
+        Some(feed)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.route.current.plan.epoch()
+    }
+}
+
+/// How an object reaches a target: in a listing or as a change.
+enum Way<'a> {
+    Listing(&'a Listing),
+    Feed(&'a Feed),
+}
+
+impl Way<'_> {
+    fn put(
+        &self,
+        stamp: Stamp,
+        object: ObjectKey<'_>,
+        attributes: kollect_inventory::Attributes<'_>,
+    ) -> Outcome {
+        match self {
+            Way::Listing(listing) => listing.put(stamp, object, attributes),
+            Way::Feed(feed) => feed.put(stamp, object, attributes),
+        }
+    }
+
+    fn skip(&self, stamp: Stamp, object: ObjectKey<'_>) -> Outcome {
+        match self {
+            Way::Listing(listing) => listing.skip(stamp, object),
+            Way::Feed(feed) => feed.skip(stamp, object),
+        }
+    }
+
+    fn fail(&self, stamp: Stamp, object: ObjectKey<'_>, message: &str) -> Outcome {
+        match self {
+            Way::Listing(listing) => listing.fail(stamp, object, message),
+            Way::Feed(feed) => feed.fail(stamp, object, message),
+        }
+    }
+}
+
+fn key(identity: &Identity) -> ObjectKey<'_> {
+    ObjectKey {
+        namespace: &identity.namespace,
+        name: &identity.name,
+        uid: &identity.uid,
+    }
+}
+
+impl Consumer<Seen> for Courier {
+    async fn take(&mut self, delivery: Delivery<Seen>) {
+        match delivery {
+            Delivery::ListingStarted => self.begin_listing(),
+            Delivery::Object(seen) => self.object(&seen),
+            Delivery::Gone {
+                identity,
+                resource_version,
+            } => {
+                self.gone(&identity, Version::parse(&resource_version));
+            }
+            Delivery::Unreadable(unreadable) => self.unreadable(&unreadable),
+            Delivery::ListingFinished { resource_version } => {
+                self.finish_listing(&resource_version);
+            }
+            Delivery::Progress { .. } => {}
+            Delivery::Interrupted(interruption) => {
+                if self.progress.interrupt(Some(interruption)) {
+                    self.shared.news.notify_one();
+                }
+            }
+            Delivery::Resumed => {
+                if self.progress.interrupt(None) {
+                    self.shared.news.notify_one();
+                }
+            }
+        }
+    }
+}

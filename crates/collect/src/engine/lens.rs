@@ -1,0 +1,84 @@
+//! The decoder of a watch: a projection with a number, so that it can be told through which one an
+//! object was seen.
+
+use std::sync::Arc;
+
+use kollect_api::GroupVersionKind;
+use kollect_expr::ReadSet;
+
+use crate::decode::DecodedObject;
+use crate::discovery;
+use crate::plan::ResourcePlan;
+use crate::projection::Projection;
+use crate::watch::{Decode, DecodeError, Decoded};
+
+/// How the objects of one resource are seen.
+#[derive(Debug)]
+pub(super) struct Lens {
+    number: u64,
+    resource: Arc<discovery::Resource>,
+    projection: Arc<Projection>,
+}
+
+/// An object and the lens it was seen through.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) object: DecodedObject,
+    pub(super) lens: u64,
+}
+
+impl Lens {
+    /// A lens that shows what the plan of a resource reads.
+    pub(super) fn new(number: u64, plan: &ResourcePlan) -> Self {
+        let resource = &plan.resource;
+        let resource = discovery::Resource {
+            kind: GroupVersionKind::new(&*resource.group, &*resource.version, ""),
+            plural: resource.plural.clone(),
+            namespaced: resource.namespaced,
+            verbs: vec!["list".to_owned(), "watch".to_owned()],
+        };
+        let projection = Arc::clone(&plan.projection);
+        Self {
+            number,
+            resource: Arc::new(resource),
+            projection,
+        }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn resource(&self) -> &Arc<discovery::Resource> {
+        &self.resource
+    }
+
+    /// Whether everything in `reads` is visible through this lens.
+    pub(super) fn shows(&self, reads: &ReadSet) -> bool {
+        let own = self.projection.reads();
+        let mut both = own.clone();
+        both.merge(reads);
+        own.is_everything() || both == *own
+    }
+}
+
+impl Decode for Lens {
+    type Object = Seen;
+
+    fn decode(&self, json: &[u8]) -> Result<Decoded<Seen>, DecodeError> {
+        let object = self
+            .projection
+            .decode(json)
+            .map_err(|error| DecodeError::Malformed {
+                at: 0,
+                problem: error.problem(),
+            })?;
+        Ok(Decoded {
+            resource_version: object.resource_version().to_owned(),
+            object: Seen {
+                object,
+                lens: self.number,
+            },
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! Questions to the API server that a plan depends on, asked beside the control loop.
+//!
+//! The loop never waits for an answer: a kind whose API is down, or a slow access review, is the
+//! trouble of the targets that need it and of nobody else. Answers come back through a channel and
+//! lead to the next plan.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kollect_api::GroupVersionKind;
+use kollect_collect::{
+    access::{Question, Reviewer, Verb},
+    discovery::{Answer, Discovery},
+    plan::{KindFact, Permission, Resource, Review},
+};
+use tokio::sync::mpsc;
+
+/// What came back.
+#[derive(Debug)]
+pub enum Answered {
+    /// What discovery says about a kind.
+    Kind(GroupVersionKind, KindFact),
+    /// What an access review says.
+    Access(Review, Permission),
+}
+
+/// Asks, at most once at a time for each question.
+pub struct Asking {
+    discovery: Arc<Discovery>,
+    reviewer: Arc<Reviewer>,
+    kinds: BTreeSet<(String, String, String)>,
+    reviews: BTreeSet<Review>,
+    sender: mpsc::UnboundedSender<Answered>,
+}
+
+impl Asking {
+    /// Asks through these two; answers arrive at the receiver. The channel holds at most one entry
+    /// per question under way.
+    pub fn new(
+        discovery: Arc<Discovery>,
+        reviewer: Arc<Reviewer>,
+    ) -> (Self, mpsc::UnboundedReceiver<Answered>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let asking = Self {
+            discovery,
+            reviewer,
+            kinds: BTreeSet::new(),
+            reviews: BTreeSet::new(),
+            sender,
+        };
+        (asking, receiver)
+    }
+
+    /// Asks discovery about a kind.
+    pub fn kind(&mut self, gvk: &GroupVersionKind) {
+        if !self.kinds.insert(key(gvk)) {
+            return;
+        }
+        let (discovery, sender, gvk) = (
+            Arc::clone(&self.discovery),
+            self.sender.clone(),
+            gvk.clone(),
+        );
+        tokio::spawn(async move {
+            let fact = fact(discovery.resolve(&asked(&gvk)).await);
+            // Nobody listens only when the operator stops.
+            let _ = sender.send(Answered::Kind(gvk, fact));
+        });
+    }
+
+    /// Asks whether a resource may be listed and watched.
+    pub fn review(&mut self, review: &Review) {
+        if !self.reviews.insert(review.clone()) {
+            return;
+        }
+        let (reviewer, sender, review) = (
+            Arc::clone(&self.reviewer),
+            self.sender.clone(),
+            review.clone(),
+        );
+        tokio::spawn(async move {
+            let permission = permission(&reviewer, &review).await;
+            let _ = sender.send(Answered::Access(review, permission));
+        });
+    }
+
+    /// Takes note that an answer has arrived, so that the question may be asked again.
+    pub fn answered(&mut self, answer: &Answered) {
+        match answer {
+            Answered::Kind(gvk, _) => {
+                self.kinds.remove(&key(gvk));
+            }
+            Answered::Access(review, _) => {
+                self.reviews.remove(review);
+            }
+        }
+    }
+}
+
+fn key(gvk: &GroupVersionKind) -> (String, String, String) {
+    (gvk.group.clone(), gvk.version.clone(), gvk.kind.clone())
+}
+
+/// People write `core` for the group that has no name.
+fn asked(gvk: &GroupVersionKind) -> GroupVersionKind {
+    let group = if gvk.group == "core" { "" } else { &gvk.group };
+    GroupVersionKind::new(group, &*gvk.version, &*gvk.kind)
+}
+
+fn fact(answer: Answer) -> KindFact {
+    match answer {
+        Answer::Installed(resource) if resource.is_watchable() => {
+            KindFact::Served(Arc::new(Resource {
+                group: resource.kind.group.clone(),
+                version: resource.kind.version.clone(),
+                plural: resource.plural.clone(),
+                namespaced: resource.namespaced,
+            }))
+        }
+        Answer::Installed(resource) => KindFact::Failed(format!(
+            "{} cannot be listed and watched: the API server offers only {}",
+            resource.plural,
+            resource.verbs.join(", ")
+        )),
+        Answer::NotInstalled(_) => KindFact::NotInstalled,
+        Answer::Unreachable(why) => KindFact::Failed(why),
+    }
+}
+
+async fn permission(reviewer: &Reviewer, review: &Review) -> Permission {
+    for verb in [Verb::List, Verb::Watch] {
+        let question = Question {
+            group: review.resource.group.clone(),
+            version: review.resource.version.clone(),
+            resource: review.resource.plural.clone(),
+            namespace: review.namespace.as_deref().map(str::to_owned),
+            verb,
+        };
+        match reviewer.allows(&question).await {
+            Ok(true) => {}
+            Ok(false) => return Permission::Denied,
+            Err(error) => return Permission::Failed(error.to_string()),
+        }
+    }
+    Permission::Allowed
+}

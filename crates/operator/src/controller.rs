@@ -1,0 +1,272 @@
+//! The control loop: whenever something changes, plan again, follow the plan, tell users.
+//!
+//! There is one loop for all targets. The plan is a pure function of everything that is known, so
+//! there is nothing to gain from looking at objects one by one, and nothing can be forgotten when
+//! something that a target depends on changes: every change leads through the same pass.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kollect_collect::{
+    access::Reviewer,
+    discovery::{Discovery, group_of_crd},
+    engine::Engine,
+    extract,
+    plan::{self, KindFact, Plan, World},
+    watch::Class,
+};
+use kube::Client;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    asking::{Answered, Asking},
+    configuration::Configuration,
+    targets::Targets,
+};
+
+/// How long to gather changes before a pass. A burst of changes is one pass, and steady change
+/// cannot put a pass off for longer than this.
+const GATHER: Duration = Duration::from_millis(50);
+/// How often access is reviewed again: a right that was withdrawn or granted shows within this.
+const REVIEW: Duration = Duration::from_secs(30);
+/// How often kinds that are missing are asked for again, beside the events of CRDs.
+const REDISCOVER: Duration = Duration::from_secs(60);
+/// How often people who wait are told what for.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// Settings of the operator that concern collection.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What steers the plan.
+    pub plan: plan::Settings,
+    /// What steers extraction.
+    pub extraction: extract::Settings,
+    /// How often a count that alone has changed is written.
+    pub count_resync: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            plan: plan::Settings::default(),
+            extraction: extract::Settings::default(),
+            count_resync: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The control loop.
+pub struct Controller {
+    configuration: Configuration,
+    engine: Engine,
+    discovery: Arc<Discovery>,
+    reviewer: Arc<Reviewer>,
+    asking: Asking,
+    answers: mpsc::UnboundedReceiver<Answered>,
+    targets: Targets,
+    world: World,
+    definitions: BTreeMap<String, String>,
+    news: Arc<Notify>,
+    review_at: Instant,
+    rediscover_at: Instant,
+}
+
+impl Controller {
+    /// Begins to watch the configuration.
+    pub fn new(client: &Client, settings: Settings, stop: &CancellationToken) -> Self {
+        let news = Arc::new(Notify::new());
+        let engine = Engine::new(client.clone(), Arc::clone(&news), stop);
+        let configuration = Configuration::watch(
+            engine.server(),
+            &settings.plan.watch_namespaces,
+            settings.plan.tenant_mode,
+            stop,
+        );
+        let discovery = Arc::new(Discovery::new(client.clone()));
+        let reviewer = Arc::new(Reviewer::new(client.clone()));
+        let (asking, answers) = Asking::new(Arc::clone(&discovery), Arc::clone(&reviewer));
+        let now = Instant::now();
+        Self {
+            configuration,
+            engine,
+            discovery,
+            reviewer,
+            asking,
+            answers,
+            targets: Targets::new(client.clone(), settings.count_resync),
+            world: World {
+                settings: settings.plan,
+                extraction: settings.extraction,
+                ..World::default()
+            },
+            definitions: BTreeMap::new(),
+            news,
+            review_at: now + REVIEW,
+            rediscover_at: now + REDISCOVER,
+        }
+    }
+
+    /// Runs until `stop`.
+    pub async fn run(mut self, stop: &CancellationToken) {
+        if self.listed(stop).await {
+            while !stop.is_cancelled() {
+                let wake = self.pass().await;
+                self.wait(stop, wake).await;
+            }
+        }
+        self.engine.stop().await;
+    }
+
+    /// Waits until the configuration is known. A plan made before would take what is not listed
+    /// yet for deleted.
+    async fn listed(&self, stop: &CancellationToken) -> bool {
+        let mut report = Instant::now() + REPORT;
+        while !self.configuration.is_listed() {
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = self.configuration.changed.notified() => {}
+                () = sleep_until(report) => {
+                    let what = self.configuration.waiting_for();
+                    let what = what.as_deref().unwrap_or("the first listings");
+                    tracing::warn!("still waiting for {what}");
+                    report = Instant::now() + REPORT;
+                }
+            }
+        }
+        true
+    }
+
+    /// One pass: plan, follow, ask, tell. Returns when to look again, if not before.
+    async fn pass(&mut self) -> Instant {
+        self.configuration.fill(&mut self.world);
+        self.note_definitions();
+        let plan = self.engine.follow(&self.world);
+        self.ask(&plan);
+        let targets = self
+            .targets
+            .update(&self.configuration, &self.engine, &plan)
+            .await;
+        let timers = self.review_at.min(self.rediscover_at);
+        targets.map_or(timers, |at| at.min(timers))
+    }
+
+    async fn wait(&mut self, stop: &CancellationToken, wake: Instant) {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = self.configuration.changed.notified() => {}
+            () = self.news.notified() => {}
+            answer = self.answers.recv() => if let Some(answer) = answer { self.learn(answer) },
+            () = sleep_until(wake) => {}
+        }
+        sleep(GATHER).await;
+        while let Ok(answer) = self.answers.try_recv() {
+            self.learn(answer);
+        }
+        self.engine.store().take_signals();
+        self.engine.tidy();
+    }
+
+    fn learn(&mut self, answer: Answered) {
+        self.asking.answered(&answer);
+        match answer {
+            Answered::Kind(gvk, fact) => {
+                // An answer that could not be had does not make a known kind unknown.
+                let known = matches!(self.world.kinds.get(&gvk), Some(KindFact::Served(_)));
+                if !(known && matches!(fact, KindFact::Failed(_))) {
+                    if let KindFact::Served(resource) = &fact {
+                        self.engine.retry(resource);
+                    }
+                    self.world.kinds.set(gvk, fact);
+                }
+            }
+            Answered::Access(review, permission) => {
+                self.world.access.set(review, permission);
+            }
+        }
+    }
+
+    /// A CustomResourceDefinition that came, went or changed makes answers about its group old.
+    fn note_definitions(&mut self) {
+        let now = self.configuration.definitions();
+        let changed: Vec<String> = now
+            .iter()
+            .filter(|(name, version)| self.definitions.get(*name) != Some(version))
+            .map(|(name, _)| name)
+            .chain(
+                self.definitions
+                    .keys()
+                    .filter(|name| !now.contains_key(*name)),
+            )
+            .filter_map(|name| group_of_crd(name))
+            .map(str::to_owned)
+            .collect();
+        for group in changed {
+            self.discovery.group_changed(&group);
+            self.rediscover(|gvk| gvk.group == group);
+        }
+        self.definitions = now;
+    }
+
+    /// Asks what the plan does not know, and what may have changed.
+    fn ask(&mut self, plan: &Plan) {
+        for gvk in &plan.unknown_kinds {
+            if self.world.kinds.get(gvk).is_none() {
+                self.asking.kind(gvk);
+            }
+        }
+        let now = Instant::now();
+        let all = now >= self.review_at;
+        if all {
+            self.review_at = now + REVIEW;
+            self.world
+                .access
+                .retain(|review| plan.reviews.contains(review));
+        }
+        let refused = self.engine.refused();
+        if let Some(forbidden) = refused.get(&Class::Forbidden) {
+            self.reviewer.forget();
+            for review in plan
+                .reviews
+                .iter()
+                .filter(|r| forbidden.contains(&r.resource))
+            {
+                self.asking.review(review);
+            }
+        }
+        for review in &plan.reviews {
+            let known = self
+                .world
+                .access
+                .get(&review.resource, review.namespace.as_ref());
+            if all || known.is_none() {
+                self.asking.review(review);
+            }
+        }
+        if let Some(missing) = refused.get(&Class::NotInstalled) {
+            for resource in missing {
+                self.discovery.group_changed(&resource.group);
+            }
+            let groups: Vec<String> = missing.iter().map(|r| r.group.clone()).collect();
+            self.rediscover(|gvk| groups.contains(&gvk.group));
+        }
+        if now >= self.rediscover_at {
+            self.rediscover_at = now + REDISCOVER;
+            for gvk in &plan.unknown_kinds {
+                self.asking.kind(gvk);
+            }
+        }
+    }
+
+    /// Asks again about the kinds of all profiles for which this holds.
+    fn rediscover(&mut self, holds: impl Fn(&kollect_api::GroupVersionKind) -> bool) {
+        for profile in self.configuration.profiles.all() {
+            let gvk = &profile.spec.target_gvk;
+            if holds(gvk) && self.world.kinds.get(gvk).is_some() {
+                self.asking.kind(gvk);
+            }
+        }
+    }
+}
