@@ -32,6 +32,15 @@ pub(crate) fn cargo(args: &[&str]) -> Result<Command> {
         .args(args)
         .current_dir(root())
         .env("CARGO_TARGET_DIR", target_dir()?);
+    // `cargo run` describes this package in the environment. Build scripts that watch those
+    // variables would run again in every inner command and again in the next outer one, and half
+    // the dependencies be rebuilt each time.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     if std::env::var_os("CI").is_some() {
         // Nothing is edited between two runs there; the bookkeeping would only cost time.
         command.env("CARGO_INCREMENTAL", "0");
