@@ -1,0 +1,9 @@
+//! The plan, from worlds written as data.
+
+mod access;
+mod delta;
+mod metadata;
+mod namespaces;
+mod states;
+#[path = "../plan_support/mod.rs"]
+mod support;

@@ -1,0 +1,165 @@
+//! What is asked of the API server, and what is decoded.
+
+use kollect_collect::plan::{Content, Plan, Watch};
+use serde_json::{Value, json};
+
+use crate::support::{plan, resource, world};
+
+/// A world with one target per spec, all of the kind Deployment.
+fn manifests(targets: &[(Value, Value)]) -> String {
+    let mut all = vec![json!({"kind": "Namespace", "metadata": {"name": "team-a"}})];
+    for (index, (attributes, spec)) in targets.iter().enumerate() {
+        let metadata = json!({"namespace": "team-a", "name": format!("t{index}")});
+        let gvk = json!({"group": "apps", "version": "v1", "kind": "Deployment"});
+        all.push(json!({"kind": "KollectProfile", "metadata": metadata,
+            "spec": {"targetGVK": gvk, "attributes": attributes}}));
+        let mut spec = spec.clone();
+        spec["profileRef"] = metadata["name"].clone();
+        all.push(json!({"kind": "KollectTarget", "metadata": metadata, "spec": spec}));
+    }
+    serde_json::to_string(&all).expect("JSON is YAML")
+}
+
+fn watch(old: &Plan, targets: &[(Value, Value)]) -> (Plan, Watch) {
+    let plan = plan(old, &mut world(&manifests(targets)));
+    let resource = plan
+        .resource(&resource("Deployment"))
+        .expect("it is watched");
+    let watches: Vec<Watch> = resource.watches.iter().cloned().collect();
+    let [watch] = <[Watch; 1]>::try_from(watches).expect("there is one watch");
+    (plan, watch)
+}
+
+fn labels() -> Value {
+    json!([{"name": "app", "path": "$.metadata.labels.app"}])
+}
+
+fn replicas() -> Value {
+    json!([{"name": "replicas", "path": "$.spec.replicas"}])
+}
+
+fn rule(rule: Value) -> Value {
+    let mut rule = rule;
+    rule["gvk"] = json!({"group": "apps", "version": "v1", "kind": "Deployment"});
+    rule
+}
+
+#[test]
+fn metadata_is_enough_when_nobody_reads_more() {
+    let policy = |text: &str| json!({"resourceRules": [rule(json!({"matchPolicy": text}))]});
+    for (targets, content) in [
+        (vec![(labels(), json!({}))], Content::Metadata),
+        (vec![(replicas(), json!({}))], Content::Object),
+        (
+            vec![(labels(), json!({})), (replicas(), json!({}))],
+            Content::Object,
+        ),
+        (
+            vec![(labels(), policy("object.metadata.name != 'x'"))],
+            Content::Metadata,
+        ),
+        (
+            vec![(labels(), policy("object.spec.replicas > 1"))],
+            Content::Object,
+        ),
+        (
+            vec![(labels(), policy("object.kind == 'Deployment'"))],
+            Content::Metadata,
+        ),
+    ] {
+        assert_eq!(
+            watch(&Plan::new(), &targets).1.content,
+            content,
+            "{targets:?}"
+        );
+    }
+}
+
+#[test]
+fn the_server_filters_labels_when_all_targets_agree() {
+    let app = json!({"matchLabels": {"app": "shop"}});
+    let expressions = json!([
+        {"key": "tier", "operator": "NotIn", "values": ["c", "b"]},
+        {"key": "app", "operator": "In", "values": ["shop"]},
+        {"key": "new", "operator": "Exists"},
+        {"key": "old", "operator": "DoesNotExist"},
+    ]);
+    let shop = || (labels(), json!({"labelSelector": app}));
+    let ruled = |rules: Value| (labels(), json!({"resourceRules": rules}));
+    let by_rule = rule(json!({"matchLabels": {"app": "shop"}}));
+    for (targets, selector) in [
+        (vec![shop()], Some("app=shop")),
+        (vec![shop(), shop()], Some("app=shop")),
+        (
+            vec![shop(), ruled(json!([by_rule, by_rule]))],
+            Some("app=shop"),
+        ),
+        (vec![shop(), (labels(), json!({}))], None),
+        (vec![ruled(json!([by_rule, rule(json!({}))]))], None),
+        (vec![(labels(), json!({"names": ["web"]}))], None),
+        (
+            vec![(
+                labels(),
+                json!({"labelSelector": {"matchExpressions": expressions}}),
+            )],
+            Some("app in (shop),new,!old,tier notin (b,c)"),
+        ),
+    ] {
+        let found = watch(&Plan::new(), &targets).1.selector;
+        assert_eq!(found.as_deref(), selector, "{targets:?}");
+    }
+}
+
+#[test]
+fn a_watch_that_delivers_more_than_needed_stays() {
+    let narrow = [(
+        labels(),
+        json!({"labelSelector": {"matchLabels": {"app": "shop"}}}),
+    )];
+    let (first, before) = watch(&Plan::new(), &narrow);
+    assert_eq!(
+        (before.selector.as_deref(), before.content),
+        (Some("app=shop"), Content::Metadata)
+    );
+
+    let (second, wide) = watch(&first, &[(replicas(), json!({}))]);
+    assert_eq!(
+        (wide.selector.as_deref(), wide.content),
+        (None, Content::Object)
+    );
+    let delta = second.delta_from(&first);
+    assert!(delta.open.contains(&wide) && delta.close.contains(&before));
+    assert!(delta.relist.is_empty(), "the new watch lists by itself");
+
+    let (third, kept) = watch(&second, &narrow);
+    assert_eq!(kept, wide);
+    assert!(third.delta_from(&second).open.is_empty());
+}
+
+#[test]
+fn only_what_somebody_reads_is_decoded() {
+    let policy = json!({"resourceRules": [rule(json!({
+        "matchLabels": {"app": "shop"},
+        "matchPolicy": "object.spec.paused != true",
+    }))]});
+    let (plan, _) = watch(&Plan::new(), &[(replicas(), policy), (labels(), json!({}))]);
+    let resource = plan
+        .resource(&resource("Deployment"))
+        .expect("it is watched");
+    let object = json!({
+        "metadata": {"name": "web", "namespace": "team-a", "uid": "u", "resourceVersion": "7",
+            "labels": {"app": "shop", "other": "x", "kollect.dev/watch": "enabled"},
+            "managedFields": [{"manager": "kubectl"}]},
+        "spec": {"replicas": 3, "paused": false, "template": {"spec": {}}},
+        "status": {"replicas": 3},
+    });
+    let decoded = resource.projection.decode(object.to_string().as_bytes());
+    assert_eq!(
+        *decoded.expect("it is an object").value(),
+        json!({
+            "metadata": {"name": "web", "namespace": "team-a", "uid": "u", "resourceVersion": "7",
+                "labels": {"app": "shop", "kollect.dev/watch": "enabled"}},
+            "spec": {"replicas": 3, "paused": false},
+        })
+    );
+}
