@@ -53,7 +53,7 @@ fn value(json: &Json) -> Result<Val<'static>, String> {
     let tagged = match json {
         Json::Null => return Ok(Val::Null),
         Json::Bool(flag) => return Ok(Val::Bool(*flag)),
-        Json::String(text) => return Ok(Val::Text(text.clone())),
+        Json::String(text) => return Ok(Val::text(text.clone())),
         Json::Array(items) => {
             return Ok(Val::list(
                 items.iter().map(value).collect::<Result<_, _>>()?,

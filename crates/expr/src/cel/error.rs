@@ -12,6 +12,8 @@ use std::fmt::Write as _;
 const LONGEST: usize = 256;
 
 /// Why a text is not an expression that can be evaluated.
+///
+/// Prints as one line of at most 256 bytes; the caller puts `compile CEL: ` in front.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// Nothing but blanks.
@@ -92,6 +94,9 @@ pub enum CompileError {
 }
 
 /// Why an evaluation has no result.
+///
+/// Prints as one line of at most 256 bytes that names places and types, never values of the
+/// object; the caller puts `eval CEL: ` in front.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// A member that the map does not have.
@@ -124,7 +129,7 @@ pub enum EvalError {
         /// The function that refused it.
         function: &'static str,
         /// What is wrong with the argument.
-        problem: Cow<'static, str>,
+        problem: &'static str,
     },
     /// The expression takes more steps than allowed.
     #[error("the expression is too expensive: more than {limit} steps")]
@@ -162,11 +167,8 @@ impl EvalError {
         }
     }
 
-    pub(super) fn argument(function: &'static str, problem: impl Into<Cow<'static, str>>) -> Self {
-        EvalError::InvalidArgument {
-            function,
-            problem: problem.into(),
-        }
+    pub(super) fn argument(function: &'static str, problem: &'static str) -> Self {
+        EvalError::InvalidArgument { function, problem }
     }
 }
 

@@ -92,6 +92,12 @@ impl Kinds {
         self.0 & (1 << kind as u32) != 0
     }
 
+    /// Whether a type is in both sets.
+    #[cfg(test)]
+    pub(super) const fn meets(self, other: Kinds) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// Whether values of this set can hold other values.
     pub(super) const fn holds_values(self) -> bool {
         self.has(Kind::List) || self.has(Kind::Map) || self.has(Kind::Optional)

@@ -253,3 +253,42 @@ pub(super) fn int(args: &[Val<'_>], at: usize) -> i64 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> impl Iterator<Item = &'static Function> {
+        LIBRARIES.iter().flat_map(|library| library.iter())
+    }
+
+    #[test]
+    fn every_function_is_in_the_documentation() {
+        let page = include_str!("../../../../docs/cel.md");
+        for row in rows() {
+            let named = page.contains(&format!("`{}`", row.name));
+            // The formats are listed by their last name.
+            let last = row.name.trim_start_matches("format.");
+            let used = page.contains(&format!("`{last}`")) || page.contains(&format!("{last}("));
+            assert!(named || used, "{} is not in docs/cel.md", row.name);
+        }
+    }
+
+    #[test]
+    fn no_two_overloads_take_the_same_arguments() {
+        let rows: Vec<&Function> = rows().collect();
+        for (at, left) in rows.iter().enumerate() {
+            for right in &rows[at + 1..] {
+                let same_call = left.name == right.name
+                    && left.method == right.method
+                    && left.params.len() == right.params.len();
+                let overlap = left
+                    .params
+                    .iter()
+                    .zip(right.params)
+                    .all(|(left, right)| left.meets(*right));
+                assert!(!same_call || !overlap, "{} is ambiguous", left.name);
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The operators: which types they take and what they compute.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use super::error::EvalError;
 use super::kind::{Kind, Kinds, Type};
@@ -241,8 +242,12 @@ impl Op {
             (Val::Double(left), Val::Double(right)) => Ok(Val::Double(left + right)),
             (Val::Text(mut left), right) if right.as_str().is_some() => {
                 let right = right.as_str().unwrap_or_default();
-                budget.build(right.len())?;
-                left.push_str(right);
+                // Text that someone else holds too is copied before it grows.
+                budget.build(match Arc::get_mut(&mut left) {
+                    Some(_) => right.len(),
+                    None => left.len() + right.len(),
+                })?;
+                Arc::make_mut(&mut left).push_str(right);
                 Ok(Val::Text(left))
             }
             (Val::Str(left), right) if right.as_str().is_some() => {
@@ -253,7 +258,7 @@ impl Op {
                 let mut text = String::with_capacity(length.next_power_of_two().max(32));
                 text.push_str(left);
                 text.push_str(right);
-                Ok(Val::Text(text))
+                Ok(Val::text(text))
             }
             (Val::Bytes(left), Val::Bytes(right)) => {
                 budget.build(left.len() + right.len())?;

@@ -20,9 +20,9 @@ pub(super) enum Val<'a> {
     Double(f64),
     /// Text of the object or of the program.
     Str(&'a str),
-    /// Text that was built. Owned rather than shared because nearly all of it goes straight to
-    /// the output.
-    Text(String),
+    /// Text that was built. Shared, because a variable may be read many times; a `String`,
+    /// because it can then be taken out for the output without a copy.
+    Text(Arc<String>),
     Bytes(Arc<[u8]>),
     /// An array or an object (never a scalar) of the collected object.
     Json(&'a Json),
@@ -51,6 +51,10 @@ impl<'a> Val<'a> {
             Json::String(text) => Val::Str(text),
             Json::Array(_) | Json::Object(_) => Val::Json(json),
         }
+    }
+
+    pub(super) fn text(text: String) -> Self {
+        Val::Text(Arc::new(text))
     }
 
     pub(super) fn list(items: Vec<Val<'a>>) -> Self {
@@ -94,7 +98,7 @@ impl<'a> Val<'a> {
     pub(super) fn part(&self, range: std::ops::Range<usize>) -> Val<'a> {
         match self {
             Val::Str(text) => Val::Str(&text[range]),
-            Val::Text(text) => Val::Text(text[range].to_owned()),
+            Val::Text(text) => Val::text(text[range].to_owned()),
             other => other.clone(),
         }
     }
@@ -132,7 +136,7 @@ impl<'a> Val<'a> {
             Val::Int(number) => Val::Int(number),
             Val::Uint(number) => Val::Uint(number),
             Val::Double(number) => Val::Double(number),
-            Val::Str(text) => Val::Text(text.to_owned()),
+            Val::Str(text) => Val::text(text.to_owned()),
             Val::Text(text) => Val::Text(text),
             Val::Bytes(bytes) => Val::Bytes(bytes),
             Val::Json(_) => return None,

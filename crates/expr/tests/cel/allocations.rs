@@ -38,11 +38,12 @@ fn evaluations_allocate_what_they_build() {
             0,
         ),
         ("object.metadata.name in ['web', 'api']", 0),
+        ("['web', 'api'].exists(x, x == object.metadata.name)", 0),
         ("object.metadata.name.startsWith('w') ? 'yes' : 'no'", 0),
         // The list of results.
         ("object.spec.template.spec.containers.map(c, c.image)", 1),
-        // The text.
-        ("object.metadata.namespace + '/' + object.metadata.name", 1),
+        // The text, and the count of those who hold it.
+        ("object.metadata.namespace + '/' + object.metadata.name", 2),
         // The place in the error.
         ("object.metadata.labels['missing']", 1),
     ];

@@ -255,3 +255,36 @@ fn costly_functions_end_within_the_budget() {
         assert!(time < Duration::from_secs(1), "{expression}: {time:?}");
     }
 }
+
+#[test]
+fn short_expressions_cannot_ask_for_gigabytes() {
+    let object = json!({"text": "a".repeat(200_000), "list": (0..20_000).collect::<Vec<_>>()});
+    for expression in [
+        "object.list.map(x, object.text)",
+        "object.list.map(x, object)",
+        "object.list.map(x, [object])",
+        "object.list.map(x, {'k': object.list})",
+        "cel.bind(s, object.text + 'x', object.list.map(x, s))",
+        "cel.bind(s, object.text + 'x', object.list.map(x, {s: s}))",
+        "cel.bind(s, [object.text + 'x'], object.list.map(x, s[0] + 'y')).size()",
+        "object.list.map(x, lists.range(10000)).size()",
+        "object.text.replace('', object.text)",
+        "object.text.split('').map(x, object.text).join(object.text)",
+        "object.list.map(x, bytes(object.text)).size()",
+        "cel.bind(l, object.list + object.list, [l, l, l, l, l, l].flatten() + l).map(x, object.list)",
+    ] {
+        let program = Program::compile(expression).unwrap();
+        let error = program.evaluate(&object).unwrap_err();
+        assert!(error.is_limit(), "{expression}: {error}");
+    }
+    // Once is fine, however large the object is.
+    for expression in [
+        "object",
+        "object.text",
+        "object.list",
+        "object.list.filter(x, x > 5)",
+    ] {
+        let program = Program::compile(expression).unwrap();
+        assert!(program.evaluate(&object).is_ok(), "{expression}");
+    }
+}

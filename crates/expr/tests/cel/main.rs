@@ -1,6 +1,7 @@
 //! CEL as its users see it: vectors, limits, error texts and reads.
 
 mod allocations;
+mod documentation;
 mod errors;
 mod expressions;
 mod golden;

@@ -4,6 +4,17 @@ use kollect_expr::cel::Program;
 use serde_json::Value;
 
 #[test]
+fn programs_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Program>();
+}
+
+#[test]
+fn the_text_is_kept_without_blanks() {
+    assert_eq!(Program::compile(" object.a\n").unwrap().text(), "object.a");
+}
+
+#[test]
 fn every_vector_holds() {
     let data: Value = serde_json::from_str(include_str!("../data/cel/vectors.json")).unwrap();
     let object = &data["object"];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use serde_json::Value as Json;
 
 use super::super::error::EvalError;
 use super::super::limits::Budget;
@@ -26,7 +27,7 @@ impl<'a> Machine<'a> {
                     list.reserve_exact(if filter.is_some() { 1 } else { left });
                 }
                 machine.budget.build_items(1)?;
-                list.push(to_json(&mut machine.budget, value)?);
+                list.push(part(&mut machine.budget, value)?);
                 Ok(())
             })?;
             return Ok(Output::List(list));
@@ -37,11 +38,23 @@ impl<'a> Machine<'a> {
 }
 
 /// The JSON form of a value.
+///
+/// A value that is shared is written once for every place it is at, so every visit counts, and so
+/// does the size of what is borrowed: a short expression could otherwise ask for gigabytes.
 pub(in super::super) fn to_json<'a>(
     budget: &mut Budget,
     value: Val<'a>,
 ) -> Result<Output<'a>, EvalError> {
-    // A value shared many times over is written many times: every visit counts.
+    match value {
+        // Borrowed once, as a whole: no larger than the object.
+        Val::Str(text) => Ok(Output::String(Cow::Borrowed(text))),
+        Val::Json(json) => Ok(Output::Borrowed(json)),
+        value => part(budget, value),
+    }
+}
+
+/// The JSON form of a value inside of another.
+fn part<'a>(budget: &mut Budget, value: Val<'a>) -> Result<Output<'a>, EvalError> {
     budget.charge(1)?;
     Ok(match value {
         Val::Null | Val::Optional(None) => Output::Null,
@@ -54,24 +67,38 @@ pub(in super::super) fn to_json<'a>(
                 problem: "it is NaN or infinite",
             });
         }
-        Val::Str(text) => Output::String(Cow::Borrowed(text)),
-        Val::Text(text) => Output::String(Cow::Owned(text)),
+        Val::Str(text) => {
+            budget.build(text.len())?;
+            Output::String(Cow::Borrowed(text))
+        }
+        Val::Text(text) => Output::String(Cow::Owned(match Arc::try_unwrap(text) {
+            Ok(text) => text,
+            Err(shared) => {
+                budget.build(shared.len())?;
+                (*shared).clone()
+            }
+        })),
         Val::Bytes(bytes) => {
             budget.build(bytes.len() / 3 * 4 + 4)?;
             Output::String(Cow::Owned(BASE64_STANDARD.encode(&bytes)))
         }
-        Val::Json(json) => Output::Borrowed(json),
+        Val::Json(json) => {
+            budget.build(size(json))?;
+            Output::Borrowed(json)
+        }
         Val::List(items) => {
             budget.build_items(items.len())?;
             let items = Arc::try_unwrap(items).unwrap_or_else(|shared| (*shared).clone());
-            let items = items.into_iter().map(|item| to_json(budget, item));
+            let items = items.into_iter().map(|item| part(budget, item));
             Output::List(items.collect::<Result<_, _>>()?)
         }
         Val::Map(map) => {
             budget.build_items(2 * map.entries().len())?;
             let mut members = Vec::with_capacity(map.entries().len());
             for (key, value) in map.entries() {
-                members.push((key_text(key)?, to_json(budget, value.clone())?));
+                let key = key_text(key)?;
+                budget.build(key.len())?;
+                members.push((key, part(budget, value.clone())?));
             }
             // Numbers order by value as keys but by their digits as text.
             members.sort_by(|(left, _), (right, _)| left.cmp(right));
@@ -85,15 +112,34 @@ pub(in super::super) fn to_json<'a>(
         Val::Timestamp(time) => Output::String(Cow::Owned(time.text())),
         Val::Duration(nanos) => Output::Int(nanos),
         Val::Type(kind) => Output::String(Cow::Borrowed(kind.name())),
-        Val::Optional(Some(value)) => to_json(budget, super::unshare(value))?,
-        Val::Opaque(opaque) => Output::String(Cow::Owned(opaque.text())),
+        Val::Optional(Some(value)) => part(budget, super::unshare(value))?,
+        Val::Opaque(opaque) => {
+            let text = opaque.text();
+            budget.build(text.len())?;
+            Output::String(Cow::Owned(text))
+        }
     })
+}
+
+/// About how long a value is as text.
+fn size(json: &Json) -> usize {
+    match json {
+        Json::String(text) => text.len() + 2,
+        Json::Array(items) => 2 + items.iter().map(|item| 1 + size(item)).sum::<usize>(),
+        Json::Object(members) => {
+            let members = members.iter();
+            2 + members
+                .map(|(name, value)| name.len() + 4 + size(value))
+                .sum::<usize>()
+        }
+        _ => 8,
+    }
 }
 
 fn key_text<'a>(key: &Val<'a>) -> Result<Cow<'a, str>, EvalError> {
     Ok(match key {
         Val::Str(text) => Cow::Borrowed(text),
-        Val::Text(text) => Cow::Owned(text.clone()),
+        Val::Text(text) => Cow::Owned((**text).clone()),
         Val::Bool(flag) => Cow::Owned(flag.to_string()),
         Val::Int(number) => Cow::Owned(number.to_string()),
         Val::Uint(number) => Cow::Owned(number.to_string()),

@@ -28,7 +28,7 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
                 return Ok(Val::Null);
             };
             budget.build(bytes.len() / 3 * 4 + 4)?;
-            Ok(Val::Text(BASE64_STANDARD.encode(bytes)))
+            Ok(Val::text(BASE64_STANDARD.encode(bytes)))
         },
     ),
     function(

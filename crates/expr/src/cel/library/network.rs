@@ -31,7 +31,7 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
         },
     ),
     function("string", &[IP], Ret::Is(Kind::String), |_, args| {
-        Ok(Val::Text(ip(&args[0]).to_string()))
+        Ok(Val::text(ip(&args[0]).to_string()))
     }),
     method("family", &[IP], Ret::Is(Kind::Int), |_, args| {
         Ok(Val::Int(if ip(&args[0]).is_ipv4() { 4 } else { 6 }))
@@ -71,7 +71,7 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
         Ok(Val::Bool(Cidr::parse(text(args, 0)).is_some()))
     }),
     function("string", &[CIDR], Ret::Is(Kind::String), |_, args| {
-        Ok(Val::Text(cidr(&args[0]).text()))
+        Ok(Val::text(cidr(&args[0]).text()))
     }),
     method("ip", &[CIDR], Ret::Is(Kind::Ip), |_, args| {
         Ok(ip_value(cidr(&args[0]).address))

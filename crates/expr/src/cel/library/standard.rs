@@ -220,7 +220,7 @@ fn string<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalErro
         other => return Ok(other.clone()),
     };
     budget.build(text.len())?;
-    Ok(Val::Text(text))
+    Ok(Val::text(text))
 }
 
 /// The shortest text that reads back as the same number, with an exponent for very large and very

@@ -34,11 +34,11 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
     method("join", &[LIST, STRING], TEXT, join),
     method("lowerAscii", &[STRING], TEXT, |budget, args| {
         budget.build(text(args, 0).len())?;
-        Ok(Val::Text(text(args, 0).to_ascii_lowercase()))
+        Ok(Val::text(text(args, 0).to_ascii_lowercase()))
     }),
     method("upperAscii", &[STRING], TEXT, |budget, args| {
         budget.build(text(args, 0).len())?;
-        Ok(Val::Text(text(args, 0).to_ascii_uppercase()))
+        Ok(Val::text(text(args, 0).to_ascii_uppercase()))
     }),
     method("replace", &[STRING, STRING, STRING], TEXT, replace),
     method("replace", &[STRING, STRING, STRING, INT], TEXT, replace),
@@ -59,7 +59,7 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
     }),
     method("reverse", &[STRING], TEXT, |budget, args| {
         budget.build(text(args, 0).len())?;
-        Ok(Val::Text(text(args, 0).chars().rev().collect()))
+        Ok(Val::text(text(args, 0).chars().rev().collect()))
     }),
     function("strings.quote", &[STRING], TEXT, quote),
 ];
@@ -163,7 +163,7 @@ fn join<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError>
         }
         joined.push_str(part);
     }
-    Ok(Val::Text(joined))
+    Ok(Val::text(joined))
 }
 
 fn replace<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
@@ -176,7 +176,7 @@ fn replace<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalErr
     };
     let count = whole.matches(from).take(most).count();
     budget.build(whole.len() + count.saturating_mul(to.len()))?;
-    Ok(Val::Text(whole.replacen(from, to, count)))
+    Ok(Val::text(whole.replacen(from, to, count)))
 }
 
 fn split<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
@@ -249,5 +249,5 @@ fn quote<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError
         }
     }
     quoted.push('"');
-    Ok(Val::Text(quoted))
+    Ok(Val::text(quoted))
 }

@@ -47,7 +47,7 @@ fn format<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalErro
     }
     budget.build(rest.len())?;
     out.push_str(rest);
-    Ok(Val::Text(out))
+    Ok(Val::text(out))
 }
 
 fn wrong(problem: &'static str) -> EvalError {

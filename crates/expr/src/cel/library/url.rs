@@ -59,7 +59,7 @@ fn url<'v>(value: &'v Val<'_>) -> Option<&'v Url> {
 }
 
 fn part<'a>(value: &Val<'a>, part: fn(&Url) -> String) -> Val<'a> {
-    Val::Text(url(value).map(part).unwrap_or_default())
+    Val::text(url(value).map(part).unwrap_or_default())
 }
 
 /// The query as a map from name to values, decoded. Pairs that cannot be decoded are left out.
@@ -79,13 +79,13 @@ fn query<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError
         budget.build_items(2)?;
         budget.charge_items(names.len())?;
         match names.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, values)) => values.push(Val::Text(value)),
-            None => names.push((name, vec![Val::Text(value)])),
+            Some((_, values)) => values.push(Val::text(value)),
+            None => names.push((name, vec![Val::text(value)])),
         }
     }
     let mut map = MapVal::default();
     for (name, values) in names {
-        map.insert(Val::Text(name), Val::list(values));
+        map.insert(Val::text(name), Val::list(values));
     }
     Ok(Val::Map(Arc::new(map)))
 }

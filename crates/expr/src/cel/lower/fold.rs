@@ -74,7 +74,7 @@ pub(super) fn constant(literal: &LiteralValue) -> Typed {
         LiteralValue::Int(number) => (Val::Int(*number.inner()), Kind::Int),
         LiteralValue::UInt(number) => (Val::Uint(*number.inner()), Kind::Uint),
         LiteralValue::Double(number) => (Val::Double(*number.inner()), Kind::Double),
-        LiteralValue::String(text) => (Val::Text(text.inner().to_owned()), Kind::String),
+        LiteralValue::String(text) => (Val::text(text.inner().to_owned()), Kind::String),
         LiteralValue::Bytes(bytes) => (Val::Bytes(bytes.inner().into()), Kind::Bytes),
     };
     (Node::Const(value), Type::Is(kind))
