@@ -1,4 +1,4 @@
-module github.com/kollect/tools/kubernetes
+module kollect.dev/tools/kubernetes
 
 go 1.24.0
 
