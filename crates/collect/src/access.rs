@@ -1,18 +1,15 @@
 //! What we may read: access reviews of our own identity, before any watch is opened.
 //!
 //! A watch that is not permitted fails with a message that nobody asked for. So the API server is
-//! asked first: may we list and watch this resource in the whole cluster, and if not, in which of
-//! the wanted namespaces? The outcome says what can be watched and names what cannot.
+//! asked first. Which places are asked for, and what follows from the answers, is decided by the
+//! [`plan`](crate::plan).
 
 mod cache;
-mod survey;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -20,16 +17,12 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::time::{Instant, timeout};
 
-use crate::discovery::Resource;
+use crate::plan::{Permission, Review};
 use crate::watch::chain;
 use cache::Cache;
 
-pub use survey::{Access, Bounds, NamespaceAccess, Verdict};
-
 /// How long a review may take.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Reviews under way at the same time.
-const PARALLEL: usize = 8;
 /// For how long an answer holds.
 const LIFETIME: Duration = Duration::from_secs(30);
 /// How many answers are kept.
@@ -97,27 +90,24 @@ impl Reviewer {
         }
     }
 
-    /// Where `resource` may be listed and watched. `namespaces` are the wanted ones; none are
-    /// wanted of a cluster-scoped resource.
-    pub async fn survey(
-        &self,
-        resource: &Resource,
-        namespaces: &BTreeSet<String>,
-        bounds: Bounds,
-    ) -> Access {
-        let everywhere = self.verdict(resource, None).await;
-        let mut places = BTreeMap::new();
-        if resource.namespaced && everywhere == Verdict::Denied {
-            places = futures::stream::iter(namespaces.iter().take(bounds.reviews).cloned())
-                .map(|namespace| async {
-                    let verdict = self.verdict(resource, Some(&namespace)).await;
-                    (namespace, verdict)
-                })
-                .buffer_unordered(PARALLEL)
-                .collect()
-                .await;
+    /// Whether a resource may be listed and watched in one place. The second right is only asked
+    /// for when the first is there.
+    pub async fn permission(&self, review: &Review) -> Permission {
+        for verb in [Verb::List, Verb::Watch] {
+            let question = Question {
+                group: review.resource.group.clone(),
+                version: review.resource.version.clone(),
+                resource: review.resource.plural.clone(),
+                namespace: review.namespace.as_deref().map(str::to_owned),
+                verb,
+            };
+            match self.allows(&question).await {
+                Ok(true) => {}
+                Ok(false) => return Permission::Denied,
+                Err(error) => return Permission::Failed(error.to_string()),
+            }
         }
-        survey::evaluate(everywhere, places, namespaces, bounds)
+        Permission::Allowed
     }
 
     /// Whether the API server allows it.
@@ -145,25 +135,6 @@ impl Reviewer {
     /// Questions to the API server so far.
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)
-    }
-
-    /// Both rights in one place. The second is only asked for when the first is there.
-    async fn verdict(&self, resource: &Resource, namespace: Option<&str>) -> Verdict {
-        for verb in [Verb::List, Verb::Watch] {
-            let question = Question {
-                group: resource.kind.group.clone(),
-                version: resource.kind.version.clone(),
-                resource: resource.plural.clone(),
-                namespace: namespace.map(str::to_owned),
-                verb,
-            };
-            match self.allows(&question).await {
-                Ok(true) => {}
-                Ok(false) => return Verdict::Denied,
-                Err(error) => return Verdict::Failed(error.to_string()),
-            }
-        }
-        Verdict::Allowed
     }
 
     async fn review(&self, question: &Question) -> Result<bool, ReviewError> {

@@ -1,16 +1,15 @@
 //! Access reviews on a real API server.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use kollect_api::GroupVersionKind;
-use kollect_collect::access::{Access, Bounds, NamespaceAccess, Reviewer};
-use kollect_collect::discovery::{Answer, Discovery, Resource};
+use anyhow::{Result, ensure};
+use kollect_collect::access::Reviewer;
+use kollect_collect::plan::{Permission, Resource, Review};
 use kollect_testkit::Cluster;
 use kollect_testkit::cluster::User;
 use kollect_testkit::rbac::{Rule, Scope};
+use kollect_testkit::wait::eventually;
 
 const WATCH: Rule<'_> = Rule {
     group: "apps",
@@ -22,12 +21,15 @@ const LIST: Rule<'_> = Rule {
     ..WATCH
 };
 
-async fn deployments(cluster: &Cluster) -> Result<Arc<Resource>> {
-    let discovery = Discovery::new(cluster.client(cluster.admin())?);
-    let kind = GroupVersionKind::new("apps", "v1", "Deployment");
-    match discovery.resolve(&kind).await {
-        Answer::Installed(resource) => Ok(resource),
-        other => anyhow::bail!("{other:?}"),
+fn review(namespace: Option<&str>) -> Review {
+    Review {
+        resource: Arc::new(Resource {
+            group: "apps".to_owned(),
+            version: "v1".to_owned(),
+            plural: "deployments".to_owned(),
+            namespaced: true,
+        }),
+        namespace: namespace.map(Arc::from),
     }
 }
 
@@ -37,28 +39,28 @@ fn somebody(cluster: &Cluster) -> Result<User> {
     cluster.create_service_account(&home, "robot")
 }
 
-fn set(names: &[&String]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).clone()).collect()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_in_the_whole_cluster_cover_all_namespaces() -> Result<()> {
     let cluster = Cluster::shared()?;
     let user = somebody(cluster)?;
-    let resource = deployments(cluster).await?;
-    let namespace = cluster.create_namespace("access")?;
     cluster.grant(Scope::Cluster, &user, &[WATCH])?;
     let reviewer = Reviewer::new(cluster.client(&user)?);
-    let wanted = set(&[&namespace]);
-    let access = reviewer.survey(&resource, &wanted, Bounds::default()).await;
-    assert_eq!(access, Access::Everywhere);
-    assert_eq!(
-        (reviewer.hits(), reviewer.misses()),
-        (0, 2),
-        "list and watch, once"
-    );
-    reviewer.survey(&resource, &wanted, Bounds::default()).await;
-    assert_eq!((reviewer.hits(), reviewer.misses()), (2, 2));
+    for (namespace, hits, misses) in [
+        // list and watch are two questions
+        (None, 0, 2),
+        (None, 2, 2),
+        (Some("default"), 2, 4),
+        (Some("kube-system"), 2, 6),
+        (Some("default"), 4, 6),
+    ] {
+        let permission = reviewer.permission(&review(namespace)).await;
+        assert_eq!(permission, Permission::Allowed, "{namespace:?}");
+        assert_eq!(
+            (reviewer.hits(), reviewer.misses()),
+            (hits, misses),
+            "{namespace:?}"
+        );
+    }
     Ok(())
 }
 
@@ -66,39 +68,22 @@ async fn rights_in_the_whole_cluster_cover_all_namespaces() -> Result<()> {
 async fn without_them_each_namespace_counts() -> Result<()> {
     let cluster = Cluster::shared()?;
     let user = somebody(cluster)?;
-    let resource = deployments(cluster).await?;
-    let names = ["access-a", "access-b", "access-c", "access-d"];
-    let [a, b, c, d] = names.map(|name| cluster.create_namespace(name).unwrap());
-    cluster.grant(Scope::Namespace(&a), &user, &[WATCH])?;
-    cluster.grant(Scope::Namespace(&b), &user, &[LIST])?;
-    cluster.grant(Scope::Namespace(&d), &user, &[WATCH])?;
+    let [both, list, none] = ["access-both", "access-list", "access-none"]
+        .map(|name| cluster.create_namespace(name).expect("a namespace"));
+    cluster.grant(Scope::Namespace(&both), &user, &[WATCH])?;
+    cluster.grant(Scope::Namespace(&list), &user, &[LIST])?;
     let reviewer = Reviewer::new(cluster.client(&user)?);
-    let wanted = set(&[&a, &b, &c, &d]);
-
-    let access = reviewer.survey(&resource, &wanted, Bounds::default()).await;
-    let expected = NamespaceAccess {
-        allowed: set(&[&a, &d]),
+    let cases = [
+        (None, Permission::Denied),
+        (Some(both.as_str()), Permission::Allowed),
         // Listing alone is not enough to watch.
-        forbidden: set(&[&b, &c]),
-        ..NamespaceAccess::default()
-    };
-    assert_eq!(access, Access::Namespaces(expected));
-
-    let narrow = Bounds {
-        watches: 1,
-        reviews: 3,
-    };
-    let access = reviewer.survey(&resource, &wanted, narrow).await;
-    let expected = NamespaceAccess {
-        allowed: set(&[&a]),
-        forbidden: set(&[&b, &c]),
-        beyond: set(&[&d]),
-        ..NamespaceAccess::default()
-    };
-    assert_eq!(access, Access::Namespaces(expected));
-
-    let nothing = reviewer.survey(&resource, &BTreeSet::new(), narrow).await;
-    assert_eq!(nothing, Access::Forbidden);
+        (Some(list.as_str()), Permission::Denied),
+        (Some(none.as_str()), Permission::Denied),
+    ];
+    for (namespace, expected) in cases {
+        let permission = reviewer.permission(&review(namespace)).await;
+        assert_eq!(permission, expected, "{namespace:?}");
+    }
     Ok(())
 }
 
@@ -106,52 +91,24 @@ async fn without_them_each_namespace_counts() -> Result<()> {
 async fn a_change_of_rights_is_seen_when_the_answer_is_old() -> Result<()> {
     let cluster = Cluster::shared()?;
     let user = somebody(cluster)?;
-    let resource = deployments(cluster).await?;
     let namespace = cluster.create_namespace("access")?;
-    let wanted = set(&[&namespace]);
     let lifetime = Duration::from_secs(2);
     let reviewer = Reviewer::with_cache(cluster.client(&user)?, 100, lifetime);
-    let forbidden = Access::Namespaces(NamespaceAccess {
-        forbidden: wanted.clone(),
-        ..NamespaceAccess::default()
-    });
-    let allowed = Access::Namespaces(NamespaceAccess {
-        allowed: wanted.clone(),
-        ..NamespaceAccess::default()
-    });
-    let survey = || reviewer.survey(&resource, &wanted, Bounds::default());
-    assert_eq!(survey().await, forbidden);
+    let question = review(Some(&namespace));
+    assert_eq!(reviewer.permission(&question).await, Permission::Denied);
     cluster.grant(Scope::Namespace(&namespace), &user, &[WATCH])?;
     reviewer.forget();
-    assert_eq!(survey().await, allowed);
+    assert_eq!(reviewer.permission(&question).await, Permission::Allowed);
 
     cluster.kubectl(&["delete", "rolebinding", "--all", "-n", &namespace])?;
-    kollect_testkit::wait::eventually("the loss", || {
+    eventually("the loss", || {
         let scope = Scope::Namespace(&namespace);
         let still = cluster.allows(scope, &user, "watch", "apps", "deployments")?;
-        anyhow::ensure!(!still);
+        ensure!(!still);
         Ok(())
     })?;
     tokio::time::sleep(lifetime).await;
-    assert_eq!(survey().await, forbidden);
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_scoped_resources_have_no_namespaces_to_fall_back_on() -> Result<()> {
-    let cluster = Cluster::shared()?;
-    let user = somebody(cluster)?;
-    let reviewer = Reviewer::new(cluster.client(&user)?);
-    let nodes = Resource {
-        kind: GroupVersionKind::new("", "v1", "Node"),
-        plural: "nodes".to_owned(),
-        namespaced: false,
-        verbs: Vec::new(),
-    };
-    let wanted = BTreeSet::from(["default".to_owned()]);
-    let access = reviewer.survey(&nodes, &wanted, Bounds::default()).await;
-    assert_eq!(access, Access::Forbidden);
-    assert_eq!(reviewer.misses(), 1);
+    assert_eq!(reviewer.permission(&question).await, Permission::Denied);
     Ok(())
 }
 
@@ -159,17 +116,14 @@ async fn cluster_scoped_resources_have_no_namespaces_to_fall_back_on() -> Result
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_that_fail_are_not_remembered() -> Result<()> {
     let cluster = Cluster::shared()?;
-    let resource = deployments(cluster).await?;
     let mut config = cluster.kube_config(cluster.admin())?;
     let port = kollect_testkit::ports::free()?;
     config.cluster_url = format!("https://127.0.0.1:{port}").parse()?;
     let reviewer = Reviewer::new(kube::Client::try_from(config)?);
     for round in 1..=2 {
-        let access = reviewer
-            .survey(&resource, &BTreeSet::new(), Bounds::default())
-            .await;
-        let Access::Unknown(problem) = access else {
-            panic!("{access:?}");
+        let permission = reviewer.permission(&review(None)).await;
+        let Permission::Failed(problem) = permission else {
+            panic!("{permission:?}");
         };
         assert!(problem.contains("cannot review access"), "{problem}");
         assert_eq!(reviewer.misses(), round);

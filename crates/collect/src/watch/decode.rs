@@ -1,8 +1,6 @@
 //! From the bytes of one object to what a consumer wants of it.
 
-use kollect_api::GroupVersionKind;
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Turns one object as the API server writes it into the consumer's form of it.
 ///
@@ -56,7 +54,7 @@ impl From<serde_json::Error> for DecodeError {
             problem: match error.classify() {
                 Category::Io | Category::Eof => "the text ends too early",
                 Category::Syntax => "this is no JSON",
-                Category::Data => "a field has another type than expected",
+                Category::Data => "a field is missing or has another type than expected",
             },
         }
     }
@@ -108,90 +106,54 @@ impl Remains {
     }
 }
 
-/// Decodes whole objects, for watches of few objects such as namespaces.
-#[derive(Debug, Clone)]
-pub struct ValueDecoder {
-    api_version: String,
-    kind: String,
-}
-
-impl ValueDecoder {
-    /// For objects of this kind.
-    pub fn new(kind: &GroupVersionKind) -> Self {
-        let api_version = if kind.group.is_empty() {
-            kind.version.clone()
-        } else {
-            format!("{}/{}", kind.group, kind.version)
-        };
-        Self {
-            api_version,
-            kind: kind.kind.clone(),
-        }
-    }
-}
-
-impl Decode for ValueDecoder {
-    type Object = Value;
-
-    fn decode(&self, json: &[u8]) -> Result<Decoded<Value>, DecodeError> {
-        const NO_OBJECT: DecodeError = DecodeError::Malformed {
-            at: 0,
-            problem: "there is no object with metadata",
-        };
-        let mut object: Value = serde_json::from_slice(json)?;
-        let metadata = object.get("metadata").and_then(Value::as_object);
-        let version = metadata.ok_or(NO_OBJECT)?.get("resourceVersion");
-        let resource_version = version.and_then(Value::as_str).unwrap_or_default();
-        let resource_version = resource_version.to_owned();
-        object["apiVersion"] = self.api_version.as_str().into();
-        object["kind"] = self.kind.as_str().into();
-        Ok(Decoded {
-            resource_version,
-            object,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn list_items_and_partial_objects_get_their_kind() {
-        let decoder = ValueDecoder::new(&GroupVersionKind::new("apps", "v1", "Deployment"));
-        let forms = [
-            r#"{"metadata":{"name":"a","resourceVersion":"5"}}"#,
-            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",
-                "metadata":{"name":"a","resourceVersion":"5"}}"#,
-        ];
-        for form in forms {
-            let found = decoder.decode(form.as_bytes()).unwrap();
-            assert_eq!(found.resource_version, "5");
-            assert_eq!(
-                found.object,
-                json!({ "apiVersion": "apps/v1", "kind": "Deployment",
-                        "metadata": { "name": "a", "resourceVersion": "5" } })
-            );
-        }
+    fn what_remains_is_identity_and_version() {
+        let read = |json: &str| Remains::read(json.as_bytes());
+        let remains = read(
+            r#"{"kind":"X","metadata":{"uid":"u","name":"n","namespace":"ns","managedFields":[{}],
+                "resourceVersion":"7"},"spec":{"name":"other"}}"#,
+        )
+        .unwrap();
+        assert_eq!(remains.resource_version, "7");
+        let expected = |namespace: &str| Identity {
+            namespace: namespace.to_owned(),
+            name: "n".to_owned(),
+            uid: "u".to_owned(),
+        };
+        assert_eq!(remains.identity, expected("ns"));
+        let cluster_scoped = read(r#"{"metadata":{"uid":"u","name":"n"}}"#).unwrap();
+        assert_eq!(cluster_scoped.identity, expected(""));
     }
 
     #[test]
     fn errors_do_not_quote_the_object() {
-        let decoder = ValueDecoder::new(&GroupVersionKind::new("", "v1", "Secret"));
-        let forms = [
-            r#"{"metadata":{"name":s3cret}}"#,
-            r#""s3cret""#,
-            r#"{"a":"s3cret"#,
+        let cases = [
+            (r#"{"metadata":{"name":s3cret}}"#, "this is no JSON"),
+            (
+                r#""s3cret""#,
+                "a field is missing or has another type than expected",
+            ),
+            (
+                r#"{"metadata":{"name":"s3cret","uid":[]}}"#,
+                "a field is missing or has another type than expected",
+            ),
+            (
+                r#"{"metadata":{"name":"s3cret"}}"#,
+                "a field is missing or has another type than expected",
+            ),
+            (r#"{"metadata":{"name":"s3cret"#, "the text ends too early"),
         ];
-        for form in forms {
-            let text = decoder.decode(form.as_bytes()).unwrap_err().to_string();
+        for (json, problem) in cases {
+            let Err(error) = Remains::read(json.as_bytes()) else {
+                panic!("{json} is no object");
+            };
+            let text = error.to_string();
+            assert!(text.contains(problem), "{json}: {text}");
             assert!(!text.contains("s3cret"), "{text}");
         }
-        let Err(error) = Remains::read(br#"{"metadata":{"name":"s3cret","uid":[]}}"#) else {
-            panic!("a list is no UID");
-        };
-        assert!(!error.to_string().contains("s3cret"), "{error}");
     }
 }

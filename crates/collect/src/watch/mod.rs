@@ -33,7 +33,7 @@ mod source;
 
 pub use backoff::Backoff;
 pub use counters::{Cause, Counters};
-pub use decode::{Decode, DecodeError, Decoded, Identity, ValueDecoder};
+pub use decode::{Decode, DecodeError, Decoded, Identity};
 pub use delivery::{Class, Consumer, Delivery, Interruption, Unreadable};
 pub use handle::{Ended, Handle};
 pub use request::{Content, Scope, Subject};

@@ -65,6 +65,31 @@ async fn history_that_is_forgotten_is_replaced_by_a_new_listing() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_that_expire_are_read_again_as_one() -> Result<()> {
+    let mut servers = control_plane()?;
+    let place = Place::on(servers.cluster(), "pages")?;
+    place.create_many(300).await?;
+    let mirror = Mirror::new();
+    mirror.close_after(150);
+    let source = place.watch(&mirror, listed(Listing::Paged));
+    mirror
+        .until("the second page", |mirror| mirror.taken() == 150)
+        .await;
+    // Already delivered, and deleted before the listing that will be complete.
+    let seen = mirror.objects();
+    let seen = seen.values().next().context("some object")?;
+    let name = seen["metadata"]["name"].as_str().context("a name")?;
+    place.delete(name).await?;
+    servers.forget_history()?;
+    mirror.open();
+    mirror.until_listed().await;
+    place.converge(&mirror).await?;
+    let listings = [Cause::Initial, Cause::Expired].map(|cause| source.counters().listings(cause));
+    assert_eq!(listings, [1, 1], "{:?}", mirror.steps());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_api_server_that_dies_and_comes_back() -> Result<()> {
     const COUNT: usize = 2000;
     let mut servers = control_plane()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use kollect_api::GroupVersionKind;
 use kollect_collect::watch::{
-    Class, Consumer, Delivery, Ended, Scope, Server, Settings, Source, Subject, ValueDecoder, View,
+    Class, Consumer, Delivery, Ended, Scope, Server, Settings, Source, Subject, View,
 };
 use kollect_testkit::Cluster;
 use kollect_testkit::rbac::{Rule, Scope as Rights};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mirror::Mirror;
 use crate::setup::{
-    BOTH, Place, client, config_maps, converge, discover, hasty, listed, send, watch,
+    BOTH, Place, Whole, client, config_maps, converge, discover, hasty, listed, send, watch,
 };
 
 struct Panics;
@@ -34,7 +34,7 @@ async fn a_consumer_that_panics_ends_its_own_source_only() -> Result<()> {
     place.create_many(3).await?;
     let parent = CancellationToken::new();
     let server = Server::new(place.client.clone());
-    let view = || View::full(ValueDecoder::new(&config_maps().kind));
+    let view = || View::full(Whole::new(&config_maps().kind));
     let healthy = Mirror::new();
     let other =
         Source::new(server.clone(), place.subject(), view()).spawn(healthy.clone(), &parent);

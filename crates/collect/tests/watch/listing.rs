@@ -3,14 +3,13 @@
 use anyhow::Result;
 use http::Method;
 use kollect_collect::watch::{
-    Cause, DecodeError, Ended, Listing, Scope, Server, Settings, Source, Subject, ValueDecoder,
-    View,
+    Cause, DecodeError, Ended, Listing, Scope, Server, Settings, Source, Subject, View,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::mirror::{Mirror, Objects, Step};
-use crate::setup::{BOTH, Place, config_maps, hasty, listed, watch};
+use crate::setup::{BOTH, Place, Whole, config_maps, hasty, listed, watch};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_equals_a_plain_list() -> Result<()> {
@@ -61,7 +60,7 @@ async fn metadata_alone_is_sent_when_asked_for() -> Result<()> {
     place.create_many(20).await?;
     for listing in BOTH {
         let mirror = Mirror::new();
-        let decoder = ValueDecoder::new(&config_maps().kind);
+        let decoder = Whole::new(&config_maps().kind);
         let server = Server::new(place.client.clone());
         let source = Source::new(server, place.subject(), View::metadata(decoder))
             .settings(listed(listing))

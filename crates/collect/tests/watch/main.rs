@@ -5,6 +5,7 @@ mod figures;
 mod lifecycle;
 mod listing;
 mod mirror;
+mod oddities;
 mod rights;
 mod setup;
 mod streaming;

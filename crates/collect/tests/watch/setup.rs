@@ -9,7 +9,8 @@ use http::{Method, Request};
 use kollect_api::GroupVersionKind;
 use kollect_collect::discovery::{Answer, Discovery, Resource};
 use kollect_collect::watch::{
-    Backoff, Handle, Listing, Scope, Server, Settings, Source, Subject, ValueDecoder, View,
+    Backoff, Decode, DecodeError, Decoded, Handle, Listing, Scope, Server, Settings, Source,
+    Subject, View,
 };
 use kollect_testkit::Cluster;
 use kollect_testkit::cluster::User;
@@ -19,13 +20,44 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mirror::{Mirror, Objects};
 
+/// Decodes whole objects.
+pub(crate) struct Whole {
+    kind: GroupVersionKind,
+}
+
+impl Whole {
+    pub(crate) fn new(kind: &GroupVersionKind) -> Self {
+        Self { kind: kind.clone() }
+    }
+}
+
+impl Decode for Whole {
+    type Object = Value;
+
+    fn decode(&self, json: &[u8]) -> Result<Decoded<Value>, DecodeError> {
+        let mut object: Value = serde_json::from_slice(json)?;
+        let version = object["metadata"]["resourceVersion"].as_str();
+        let resource_version = version.unwrap_or_default().to_owned();
+        let GroupVersionKind {
+            group,
+            version,
+            kind,
+        } = &self.kind;
+        let separator = if group.is_empty() { "" } else { "/" };
+        object["apiVersion"] = format!("{group}{separator}{version}").into();
+        object["kind"] = kind.as_str().into();
+        Ok(Decoded {
+            resource_version,
+            object,
+        })
+    }
+}
+
 /// Both ways to list.
 pub(crate) const BOTH: [Listing; 2] = [Listing::Streamed, Listing::Paged];
 
 /// A client that leaves retries to the source, as the operator's does.
 pub(crate) fn client(cluster: &Cluster, user: &User) -> Result<Client> {
-    // The provider is chosen by whoever makes the first client.
-    cluster.client(user)?;
     let mut config = cluster.kube_config(user)?;
     config.default_retry = false;
     Ok(Client::try_from(config)?)
@@ -63,7 +95,7 @@ impl Place {
     }
 
     /// Starts a source of this namespace's ConfigMaps.
-    pub(crate) fn watch(&self, mirror: &Mirror, settings: Settings) -> Handle<ValueDecoder> {
+    pub(crate) fn watch(&self, mirror: &Mirror, settings: Settings) -> Handle<Whole> {
         let server = Server::new(self.client.clone());
         watch(&server, self.subject(), mirror, settings)
     }
@@ -150,8 +182,8 @@ pub(crate) fn watch(
     subject: Subject,
     mirror: &Mirror,
     settings: Settings,
-) -> Handle<ValueDecoder> {
-    let view = View::full(ValueDecoder::new(&subject.resource.kind));
+) -> Handle<Whole> {
+    let view = View::full(Whole::new(&subject.resource.kind));
     Source::new(Arc::clone(server), subject, view)
         .settings(settings)
         .spawn(mirror.clone(), &CancellationToken::new())

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use kollect_api::GroupVersionKind;
-use kollect_collect::watch::{
-    Cause, Consumer, Delivery, Server, Settings, Source, ValueDecoder, View,
-};
+use kollect_collect::watch::{Cause, Consumer, Delivery, Server, Settings, Source, View};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::mirror::{Mirror, Step};
-use crate::setup::{BOTH, Place, converge, hasty, listed};
+use crate::setup::{BOTH, Place, Whole, converge, hasty, listed};
 
 /// Hands everything on as it comes.
 struct Tape(mpsc::UnboundedSender<Delivery<Value>>);
@@ -30,11 +28,7 @@ async fn changes_arrive_once_and_in_order() -> Result<()> {
     for listing in BOTH {
         let (sender, mut tape) = mpsc::unbounded_channel();
         let server = Server::new(place.client.clone());
-        let view = View::full(ValueDecoder::new(&GroupVersionKind::new(
-            "",
-            "v1",
-            "ConfigMap",
-        )));
+        let view = View::full(Whole::new(&GroupVersionKind::new("", "v1", "ConfigMap")));
         let mut subject = place.subject();
         subject.selector = Some("watched".to_owned());
         let _source = Source::new(server, subject, view)
@@ -157,7 +151,7 @@ async fn a_new_decoder_sees_all_objects_again() -> Result<()> {
         let mirror = Mirror::new();
         let source = place.watch(&mirror, listed(listing));
         mirror.until_listed().await;
-        let decoder = ValueDecoder::new(&GroupVersionKind::new("", "v2", "Renamed"));
+        let decoder = Whole::new(&GroupVersionKind::new("", "v2", "Renamed"));
         source.show(View::full(decoder));
         mirror
             .until("the second listing", |mirror| {
