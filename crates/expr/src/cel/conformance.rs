@@ -74,11 +74,11 @@ fn value(json: &Json) -> Result<Val<'static>, String> {
         "duration" => Val::Duration(text.parse().map_err(|_| wrong())?),
         "type" => Val::Type(Kind::named(text).ok_or_else(|| format!("no type {text}"))?),
         "map" => {
-            let mut map = MapVal::default();
+            let mut entries = Vec::new();
             for entry in content.as_array().into_iter().flatten() {
-                map.insert(value(&entry[0])?, value(&entry[1])?);
+                entries.push((value(&entry[0])?, value(&entry[1])?));
             }
-            Val::Map(Arc::new(map))
+            Val::Map(Arc::new(MapVal::new(entries).ok_or_else(wrong)?))
         }
         other => return Err(format!("{other} {text}")),
     })

@@ -216,7 +216,7 @@ impl<'a> Machine<'a> {
 
     fn map(&mut self, entries: &'a [Entry]) -> Result<Val<'a>, EvalError> {
         self.budget.build_items(2 * entries.len())?;
-        let mut map = MapVal::default();
+        let mut map = Vec::with_capacity(entries.len());
         for entry in entries {
             let key = self.eval(&entry.key)?;
             let value = self.eval(&entry.value)?;
@@ -226,9 +226,9 @@ impl<'a> Machine<'a> {
                 (true, Val::Optional(Some(value))) => unshare(value),
                 (true, other) => return Err(EvalError::overload("{?}", [other.kind().name()])),
             };
-            insert(&mut map, key, value)?;
+            map.push((key, value));
         }
-        Ok(Val::Map(Arc::new(map)))
+        map_of(&mut self.budget, map)
     }
 
     fn call(&mut self, call: &'a Call) -> Result<Val<'a>, EvalError> {
@@ -273,22 +273,24 @@ pub(super) fn unshare(value: Arc<Val<'_>>) -> Val<'_> {
     Arc::try_unwrap(value).unwrap_or_else(|shared| (*shared).clone())
 }
 
-/// Adds an entry to a map that is being built.
-pub(super) fn insert<'a>(
-    map: &mut MapVal<'a>,
-    key: Val<'a>,
-    value: Val<'a>,
-) -> Result<(), EvalError> {
-    if !matches!(
-        key.kind(),
-        Kind::Bool | Kind::Int | Kind::Uint | Kind::String
-    ) {
-        return Err(EvalError::overload("{}", [key.kind().name()]));
+/// The map of these entries, which have been paid for.
+pub(super) fn map_of<'a>(
+    budget: &mut Budget,
+    entries: Vec<(Val<'a>, Val<'a>)>,
+) -> Result<Val<'a>, EvalError> {
+    for (key, _) in &entries {
+        let kind = key.kind();
+        if !matches!(kind, Kind::Bool | Kind::Int | Kind::Uint | Kind::String) {
+            return Err(EvalError::overload("{}", [kind.name()]));
+        }
+        budget.charge_text(key.as_str().map_or(0, str::len))?;
     }
-    if map.insert(key, value) {
-        Ok(())
-    } else {
-        Err(EvalError::argument("{}", "a key is there twice"))
+    // Sorting compares every key a few times.
+    let comparisons = entries.len() as u64 * u64::from((entries.len() + 1).ilog2());
+    budget.charge(comparisons / 4)?;
+    match MapVal::new(entries) {
+        Some(map) => Ok(Val::Map(Arc::new(map))),
+        None => Err(EvalError::argument("{}", "a key is there twice")),
     }
 }
 

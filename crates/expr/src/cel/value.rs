@@ -234,7 +234,7 @@ pub(super) fn sorted(members: &JsonMap<String, Json>) -> Vec<(&String, &Json)> {
 }
 
 /// A map that was built: entries in ascending order of their keys, which are unique.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct MapVal<'a>(Vec<(Val<'a>, Val<'a>)>);
 
 impl<'a> MapVal<'a> {
@@ -251,15 +251,13 @@ impl<'a> MapVal<'a> {
         Some(&self.0[at].1)
     }
 
-    /// Adds an entry; `false` if the key is there already.
-    pub(super) fn insert(&mut self, key: Val<'a>, value: Val<'a>) -> bool {
-        match self.0.binary_search_by(|(have, _)| key_order(have, &key)) {
-            Ok(_) => false,
-            Err(at) => {
-                self.0.insert(at, (key, value));
-                true
-            }
-        }
+    /// The map of these entries; nothing if a key is there twice.
+    pub(super) fn new(mut entries: Vec<(Val<'a>, Val<'a>)>) -> Option<Self> {
+        entries.sort_by(|(left, _), (right, _)| key_order(left, right));
+        let repeated = entries
+            .windows(2)
+            .any(|pair| key_order(&pair[0].0, &pair[1].0) == Ordering::Equal);
+        (!repeated).then_some(MapVal(entries))
     }
 }
 

@@ -1,15 +1,14 @@
 //! The macros that go through a list or a map.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use super::super::error::EvalError;
 use super::super::node::{Loop, Node, Vars, Yield};
 use super::super::ops;
-use super::super::value::{MapVal, Val, sorted};
-use super::{Machine, insert};
+use super::super::value::{Val, sorted};
+use super::{Machine, map_of};
 
 /// What setting up one turn of a loop costs.
 const ELEMENT: u64 = 4;
@@ -111,7 +110,7 @@ impl<'a> Machine<'a> {
         filter: Option<&'a Node>,
         value: &'a Node,
     ) -> Result<Val<'a>, EvalError> {
-        let mut map = MapVal::default();
+        let mut map = Vec::new();
         let Vars::Two(key_slot, _) = looped.vars else {
             return Err(EvalError::overload("transformMap", []));
         };
@@ -120,11 +119,11 @@ impl<'a> Machine<'a> {
                 let value = machine.eval(value)?;
                 machine.budget.build_items(2)?;
                 let key = machine.slots[key_slot].clone();
-                insert(&mut map, key, value)?;
+                map.push((key, value));
             }
             NEXT
         })?;
-        Ok(Val::Map(Arc::new(map)))
+        map_of(&mut self.budget, map)
     }
 
     fn transform_entries(
@@ -133,7 +132,7 @@ impl<'a> Machine<'a> {
         filter: Option<&'a Node>,
         entry: &'a Node,
     ) -> Result<Val<'a>, EvalError> {
-        let mut map = MapVal::default();
+        let mut map = Vec::new();
         self.each(looped, |machine, _| {
             if machine.passes(filter)? {
                 let value = machine.eval(entry)?;
@@ -143,12 +142,12 @@ impl<'a> Machine<'a> {
                 };
                 machine.budget.build_items(2 * entries.len())?;
                 for (key, value) in entries.entries() {
-                    insert(&mut map, key, value)?;
+                    map.push((key, value));
                 }
             }
             NEXT
         })?;
-        Ok(Val::Map(Arc::new(map)))
+        map_of(&mut self.budget, map)
     }
 
     fn sorted_by(&mut self, looped: &'a Loop, key: &'a Node) -> Result<Val<'a>, EvalError> {

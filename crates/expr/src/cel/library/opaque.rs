@@ -4,11 +4,10 @@
 use std::cmp::Ordering;
 use std::net::IpAddr;
 
-use regex::Regex;
-
 use super::super::kind::Kind;
 use super::format::Format;
 use super::network::Cidr;
+use super::pattern::Pattern;
 use super::quantity::Quantity;
 use super::semver::Version;
 use super::url::Url;
@@ -17,7 +16,7 @@ use super::url::Url;
 #[derive(Debug)]
 pub(in super::super) enum Opaque {
     /// A literal regular expression.
-    Pattern(Regex),
+    Pattern(Pattern),
     Quantity(Quantity),
     Url(Url),
     Ip(IpAddr),
@@ -42,7 +41,7 @@ impl Opaque {
     /// The value as text, for output.
     pub(in super::super) fn text(&self) -> String {
         match self {
-            Opaque::Pattern(regex) => regex.as_str().to_owned(),
+            Opaque::Pattern(pattern) => pattern.regex.as_str().to_owned(),
             Opaque::Quantity(quantity) => quantity.text(),
             Opaque::Url(url) => url.text().to_owned(),
             Opaque::Ip(ip) => ip.to_string(),
@@ -55,7 +54,9 @@ impl Opaque {
     /// Equality of two library values.
     pub(in super::super) fn same(&self, other: &Opaque) -> bool {
         match (self, other) {
-            (Opaque::Pattern(left), Opaque::Pattern(right)) => left.as_str() == right.as_str(),
+            (Opaque::Pattern(left), Opaque::Pattern(right)) => {
+                left.regex.as_str() == right.regex.as_str()
+            }
             (Opaque::Quantity(left), Opaque::Quantity(right)) => left == right,
             (Opaque::Url(left), Opaque::Url(right)) => left.text() == right.text(),
             (Opaque::Ip(left), Opaque::Ip(right)) => left == right,

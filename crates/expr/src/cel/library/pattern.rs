@@ -15,15 +15,57 @@ use super::super::value::Val;
 use super::opaque::Opaque;
 use super::text;
 
-/// The largest compiled form of a literal pattern, in bytes.
-const MOST_LITERAL: usize = 1 << 20;
-/// The same for a pattern that is computed, and compiled during the evaluation.
-const MOST_COMPUTED: usize = 128 << 10;
+/// A regular expression with the price of using it.
+///
+/// Matching is linear in the text, but on bad days also in the size of the pattern: the engine
+/// then follows all its states at once. The price per byte covers such days.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Pattern {
+    pub(super) regex: Regex,
+    steps_per_byte: u64,
+}
+
+/// Compiled sizes in bytes, with the price of patterns up to that size.
+const TIERS: [(usize, u64); 4] = [
+    (4 << 10, 4),
+    (16 << 10, 30),
+    (64 << 10, 200),
+    (256 << 10, 800),
+];
+/// How many of the tiers a pattern may use that is compiled during the evaluation.
+const COMPUTED_TIERS: usize = 3;
+
+impl Pattern {
+    fn compile(pattern: &str, tiers: usize) -> Result<Pattern, regex::Error> {
+        let translated = translate(pattern);
+        let mut result = Err(regex::Error::CompiledTooBig(0));
+        for (size, steps_per_byte) in &TIERS[..tiers] {
+            result = RegexBuilder::new(&translated)
+                .size_limit(*size)
+                .dfa_size_limit(1 << 20)
+                .nest_limit(50)
+                .build()
+                .map(|regex| Pattern {
+                    regex,
+                    steps_per_byte: *steps_per_byte,
+                });
+            if !matches!(result, Err(regex::Error::CompiledTooBig(_))) {
+                break;
+            }
+        }
+        result
+    }
+
+    /// Pays for one search through `length` bytes.
+    pub(super) fn pay(&self, budget: &mut Budget, length: usize) -> Result<(), EvalError> {
+        budget.charge((length as u64).saturating_mul(self.steps_per_byte))
+    }
+}
 
 /// A literal pattern, ready to be a constant of a program.
 pub(in super::super) fn literal(pattern: &str) -> Result<Val<'static>, regex::Error> {
-    let regex = compile(pattern, MOST_LITERAL)?;
-    Ok(Val::Opaque(Arc::new(Opaque::Pattern(regex))))
+    let pattern = Pattern::compile(pattern, TIERS.len())?;
+    Ok(Val::Opaque(Arc::new(Opaque::Pattern(pattern))))
 }
 
 /// The regular expression in an argument: compiled with the program if it is a literal, now if it
@@ -33,30 +75,22 @@ pub(super) fn argument<'v>(
     function: &'static str,
     args: &'v [Val<'_>],
     at: usize,
-) -> Result<Cow<'v, Regex>, EvalError> {
+) -> Result<Cow<'v, Pattern>, EvalError> {
     if let Some(Val::Opaque(opaque)) = args.get(at)
-        && let Opaque::Pattern(regex) = &**opaque
+        && let Opaque::Pattern(pattern) = &**opaque
     {
-        return Ok(Cow::Borrowed(regex));
+        return Ok(Cow::Borrowed(pattern));
     }
     let pattern = text(args, at);
     // Compiling takes as long as thousands of steps.
     budget.charge(2000 + 20 * pattern.len() as u64)?;
-    match compile(pattern, MOST_COMPUTED) {
-        Ok(regex) => Ok(Cow::Owned(regex)),
+    match Pattern::compile(pattern, COMPUTED_TIERS) {
+        Ok(pattern) => Ok(Cow::Owned(pattern)),
         Err(_) => Err(EvalError::argument(
             function,
             "invalid or too large regular expression",
         )),
     }
-}
-
-fn compile(pattern: &str, most: usize) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(&translate(pattern))
-        .size_limit(most)
-        .dfa_size_limit(most)
-        .nest_limit(50)
-        .build()
 }
 
 /// Rewrites a pattern from RE2 to the syntax of the engine.
@@ -244,7 +278,7 @@ mod tests {
             (r"^(?P<name>a)$", "a", true),
         ];
         for (pattern, subject, expected) in table {
-            let regex = compile(pattern, MOST_LITERAL);
+            let regex = Pattern::compile(pattern, TIERS.len()).map(|pattern| pattern.regex);
             let found = regex
                 .unwrap_or_else(|error| panic!("{pattern}: {error}"))
                 .is_match(subject);
@@ -255,7 +289,7 @@ mod tests {
     #[test]
     fn broken_and_huge_patterns_are_refused() {
         for pattern in ["(", "[", "*", "(?<", "\\", "(a{1000}){1000}", r"\pQ"] {
-            assert!(compile(pattern, MOST_LITERAL).is_err(), "{pattern}");
+            assert!(Pattern::compile(pattern, TIERS.len()).is_err(), "{pattern}");
         }
     }
 }

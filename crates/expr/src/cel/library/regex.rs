@@ -24,9 +24,10 @@ pub(in super::super) const FUNCTIONS: &[Function] = &[
 ];
 
 fn find<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
-    budget.charge_text(8 * text(args, 0).len())?;
-    let regex = pattern::argument(budget, "find", args, 1)?;
-    Ok(match regex.find(text(args, 0)) {
+    let whole = text(args, 0);
+    let pattern = pattern::argument(budget, "find", args, 1)?;
+    pattern.pay(budget, whole.len())?;
+    Ok(match pattern.regex.find(whole) {
         Some(found) => args[0].part(found.range()),
         None => Val::Str(""),
     })
@@ -34,15 +35,17 @@ fn find<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError>
 
 fn find_all<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     let whole = text(args, 0);
-    budget.charge_text(8 * whole.len())?;
     let most = match args.get(2) {
         // A negative number means all of them.
         Some(Val::Int(most)) => usize::try_from(*most).unwrap_or(usize::MAX),
         _ => usize::MAX,
     };
-    let regex = pattern::argument(budget, "findAll", args, 1)?;
+    let pattern = pattern::argument(budget, "findAll", args, 1)?;
+    pattern.pay(budget, whole.len())?;
     let mut parts = Vec::new();
-    for found in regex.find_iter(whole).take(most) {
+    for found in pattern.regex.find_iter(whole).take(most) {
+        // The next search may look at all that is left.
+        pattern.pay(budget, whole.len() - found.end())?;
         budget.charge(1)?;
         budget.build_items(1)?;
         parts.push(args[0].part(found.range()));

@@ -124,9 +124,9 @@ fn size<'a>(_: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
 
 fn matches<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     let subject = text(args, 0);
-    budget.charge_text(subject.len() * 8)?;
-    let regex = pattern::argument(budget, "matches", args, 1)?;
-    Ok(Val::Bool(regex.is_match(subject)))
+    let pattern = pattern::argument(budget, "matches", args, 1)?;
+    pattern.pay(budget, subject.len())?;
+    Ok(Val::Bool(pattern.regex.is_match(subject)))
 }
 
 fn bool_of_text<'a>(_: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {

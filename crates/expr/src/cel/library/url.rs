@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::super::error::EvalError;
+use super::super::eval::map_of;
 use super::super::kind::{Kind, Kinds};
 use super::super::limits::Budget;
-use super::super::value::{MapVal, Val};
+use super::super::value::Val;
 use super::opaque::Opaque;
 use super::params::STRING;
 use super::{Function, Ret, function, method, text};
@@ -83,11 +84,10 @@ fn query<'a>(budget: &mut Budget, args: &[Val<'a>]) -> Result<Val<'a>, EvalError
             None => names.push((name, vec![Val::text(value)])),
         }
     }
-    let mut map = MapVal::default();
-    for (name, values) in names {
-        map.insert(Val::text(name), Val::list(values));
-    }
-    Ok(Val::Map(Arc::new(map)))
+    let entries = names
+        .into_iter()
+        .map(|(name, values)| (Val::text(name), Val::list(values)));
+    map_of(budget, entries.collect())
 }
 
 /// A URL in its parts.
