@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::crds;
+use crate::{crds, operator};
 
 /// Kubernetes inventory: select live resources, extract what matters, deliver it.
 #[derive(Debug, Parser)]
@@ -18,4 +18,6 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Print the CustomResourceDefinitions, ready for `kubectl apply -f -`.
     Crds(crds::Options),
+    /// Run the operator.
+    Operator(operator::Options),
 }

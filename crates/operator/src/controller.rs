@@ -12,6 +12,7 @@ use kollect_collect::{
     engine::Engine,
     extract,
     plan::{self, KindFact, Plan, World},
+    store::Store,
     watch::Class,
 };
 use kube::Client;
@@ -30,8 +31,6 @@ use crate::{
 /// How long to gather changes before a pass. A burst of changes is one pass, and steady change
 /// cannot put a pass off for longer than this.
 const GATHER: Duration = Duration::from_millis(50);
-/// How often access is reviewed again: a right that was withdrawn or granted shows within this.
-const REVIEW: Duration = Duration::from_secs(30);
 /// How often kinds that are missing are asked for again, beside the events of CRDs.
 const REDISCOVER: Duration = Duration::from_secs(60);
 /// How often people who wait are told what for.
@@ -46,6 +45,9 @@ pub struct Settings {
     pub extraction: extract::Settings,
     /// How often a count that alone has changed is written.
     pub count_resync: Duration,
+    /// How often access is reviewed again: a right that was granted or withdrawn shows within
+    /// this time.
+    pub review_interval: Duration,
 }
 
 impl Default for Settings {
@@ -54,6 +56,7 @@ impl Default for Settings {
             plan: plan::Settings::default(),
             extraction: extract::Settings::default(),
             count_resync: Duration::from_secs(60),
+            review_interval: Duration::from_secs(30),
         }
     }
 }
@@ -71,6 +74,7 @@ pub struct Controller {
     definitions: BTreeMap<String, String>,
     news: Arc<Notify>,
     review_at: Instant,
+    review_interval: Duration,
     rediscover_at: Instant,
 }
 
@@ -104,9 +108,15 @@ impl Controller {
             },
             definitions: BTreeMap::new(),
             news,
-            review_at: now + REVIEW,
+            review_at: now + settings.review_interval,
+            review_interval: settings.review_interval,
             rediscover_at: now + REDISCOVER,
         }
+    }
+
+    /// The rows.
+    pub fn store(&self) -> &Store {
+        self.engine.store()
     }
 
     /// Runs until `stop`.
@@ -220,7 +230,8 @@ impl Controller {
         let now = Instant::now();
         let all = now >= self.review_at;
         if all {
-            self.review_at = now + REVIEW;
+            self.review_at = now + self.review_interval;
+            self.reviewer.forget();
             self.world
                 .access
                 .retain(|review| plan.reviews.contains(review));

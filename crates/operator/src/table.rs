@@ -180,7 +180,9 @@ where
                 table.put(key, object)
             }
             Delivery::Gone {
-                identity: Identity { namespace, name, .. },
+                identity: Identity {
+                    namespace, name, ..
+                },
                 ..
             } => table.remove(&(namespace, name)),
             Delivery::Unreadable(unreadable) => match unreadable.identity {

@@ -1,0 +1,137 @@
+//! `kollect operator`: the process that runs in the cluster.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use kollect_collect::{extract, plan};
+use kollect_operator::controller::{Controller, Settings};
+use kube::{Client, Config, config::KubeConfigOptions, config::Kubeconfig};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// Options of `kollect operator`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Kubeconfig file; otherwise $KUBECONFIG, the cluster's own credentials or ~/.kube/config.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Serve namespaced kinds only, with namespaced rights.
+    #[arg(long)]
+    tenant_mode: bool,
+    /// Namespaces to look at, separated by commas; empty for all.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    watch_namespaces: String,
+    /// Namespaces for targets that name none.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    default_included_namespaces: String,
+    /// Namespaces that no target collects from.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    default_excluded_namespaces: String,
+    /// Keys whose values are redacted, in addition to the built-in ones.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    scrub_keys: String,
+    /// How often a target's row count is written when nothing else changed.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    target_count_resync: Duration,
+    /// Log lines as JSON instead of text.
+    #[arg(long)]
+    log_json: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    kollect_api::Duration::new(text)
+        .get()
+        .map_err(|error| error.to_string())
+}
+
+/// Runs until the process is asked to stop.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    log(options.log_json);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let client = client(options).await?;
+        let version = client
+            .apiserver_version()
+            .await
+            .context("the API server does not answer; check the kubeconfig and the network")?;
+        tracing::info!(kubernetes = version.git_version, "connected");
+        let stop = CancellationToken::new();
+        let controller = Controller::new(&client, settings(options), &stop);
+        let signals = tokio::spawn(stop_on_signal(stop.clone()));
+        controller.run(&stop).await;
+        signals.abort();
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+fn settings(options: &Options) -> Settings {
+    Settings {
+        plan: plan::Settings {
+            default_included_namespaces: plan::comma_list(&options.default_included_namespaces),
+            default_excluded_namespaces: plan::comma_list(&options.default_excluded_namespaces),
+            watch_namespaces: plan::comma_list(&options.watch_namespaces),
+            tenant_mode: options.tenant_mode,
+            ..plan::Settings::default()
+        },
+        extraction: extract::Settings {
+            scrub_keys: plan::comma_list(&options.scrub_keys),
+            ..extract::Settings::default()
+        },
+        count_resync: options.target_count_resync,
+        ..Settings::default()
+    }
+}
+
+async fn client(options: &Options) -> Result<Client> {
+    let config = match &options.kubeconfig {
+        Some(file) => {
+            let kubeconfig = Kubeconfig::read_from(file)
+                .with_context(|| format!("cannot read {}", file.display()))?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("{} is not usable", file.display()))?
+        }
+        None => Config::infer().await.context(
+            "no credentials for a cluster; give --kubeconfig, set KUBECONFIG or run in a pod",
+        )?,
+    };
+    Client::try_from(config).context("cannot build a client from the credentials")
+}
+
+/// The first signal stops in order, the second at once.
+async fn stop_on_signal(stop: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        tracing::warn!("signals cannot be watched; only a kill ends this process");
+        return;
+    };
+    let mut next = async || {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    };
+    next().await;
+    tracing::info!("stopping");
+    stop.cancel();
+    next().await;
+    std::process::exit(1);
+}
+
+fn log(json: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if json {
+        lines.json().init()
+    } else {
+        lines.init()
+    }
+}
