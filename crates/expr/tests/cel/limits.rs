@@ -25,6 +25,12 @@ fn since(start: Duration) -> Duration {
 /// The clock where the system does not tell.
 static ANCHOR: LazyLock<Instant> = LazyLock::new(Instant::now);
 
+/// A bound for optimised code; other builds take several times as long.
+fn bound(millis: u64) -> Duration {
+    let factor = if cfg!(debug_assertions) { 5 } else { 1 };
+    Duration::from_millis(millis * factor)
+}
+
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new()
         .stack_size(SMALL_STACK)
@@ -109,7 +115,7 @@ fn no_text_overflows_a_small_stack() {
                 let start = computing();
                 let _ = run(&text, &object);
                 let time = since(start);
-                assert!(time < Duration::from_millis(500), "{name} x {n}: {time:?}");
+                assert!(time < bound(100), "{name} x {n}: {time:?}");
             }
         }
     });
@@ -157,11 +163,7 @@ fn deep_and_long_texts_are_refused_with_a_clear_error() {
             limit: MAX_TEXT
         }
     );
-    assert!(
-        since(start) < Duration::from_millis(500),
-        "{:?}",
-        since(start)
-    );
+    assert!(since(start) < bound(100), "{:?}", since(start));
 }
 
 #[test]
@@ -200,7 +202,7 @@ fn nested_macros_run_out_of_budget_soon() {
         })
         .min()
         .unwrap();
-    assert!(fastest < Duration::from_millis(100), "{fastest:?}");
+    assert!(fastest < bound(100), "{fastest:?}");
 }
 
 #[test]
@@ -254,8 +256,7 @@ fn costly_functions_end_within_the_budget() {
         let start = computing();
         let _ = program.evaluate(&object);
         let time = since(start);
-        // Ten times the bound of an optimised build.
-        assert!(time < Duration::from_secs(1), "{expression}: {time:?}");
+        assert!(time < bound(300), "{expression}: {time:?}");
     }
 }
 

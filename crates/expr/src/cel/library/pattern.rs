@@ -27,7 +27,7 @@ pub(in super::super) struct Pattern {
 
 /// Compiled sizes in bytes, with the price of patterns up to that size.
 const TIERS: [(usize, u64); 4] = [
-    (4 << 10, 4),
+    (4 << 10, 2),
     (16 << 10, 30),
     (64 << 10, 200),
     (256 << 10, 800),
