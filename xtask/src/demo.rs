@@ -67,9 +67,7 @@ fn apply(cluster: &Cluster, dir: &Path) -> Result<()> {
     ensure!(dir.is_dir(), "{shown} is missing from this checkout");
     let path = dir.to_string_lossy();
     let args = ["apply", "--server-side", "--recursive", "-f", &path];
-    // Files are applied by name, so an object may come before the namespace that a later file
-    // creates; the second pass finds it.
-    let applied = cluster.kubectl(&args).or_else(|_| cluster.kubectl(&args))?;
+    let applied = cluster.kubectl(&args)?;
     say(&format!(
         "{shown}: {} objects applied",
         applied.lines().count()

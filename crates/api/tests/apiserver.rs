@@ -350,10 +350,10 @@ fn the_samples_are_accepted_by_server_and_rules() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/samples");
     // The team's namespace comes first; the other samples live in it.
     let files = [
-        "team.yaml",
-        "platform.yaml",
-        "helm-releases.yaml",
-        "snapshots.yaml",
+        "10-team.yaml",
+        "20-platform.yaml",
+        "30-helm-releases.yaml",
+        "40-snapshots.yaml",
     ];
     let found = std::fs::read_dir(directory).unwrap().count();
     assert_eq!(found, files.len(), "every sample is listed here");
