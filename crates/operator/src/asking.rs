@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use kollect_api::GroupVersionKind;
 use kollect_collect::{
-    access::{Question, Reviewer, Verb},
+    access::Reviewer,
     discovery::{Answer, Discovery},
     plan::{KindFact, Permission, Resource, Review},
 };
@@ -61,7 +61,7 @@ impl Asking {
             gvk.clone(),
         );
         tokio::spawn(async move {
-            let fact = fact(discovery.resolve(&asked(&gvk)).await);
+            let fact = fact(discovery.resolve(&gvk).await);
             // Nobody listens only when the operator stops.
             let _ = sender.send(Answered::Kind(gvk, fact));
         });
@@ -78,7 +78,7 @@ impl Asking {
             review.clone(),
         );
         tokio::spawn(async move {
-            let permission = permission(&reviewer, &review).await;
+            let permission = reviewer.permission(&review).await;
             let _ = sender.send(Answered::Access(review, permission));
         });
     }
@@ -100,12 +100,6 @@ fn key(gvk: &GroupVersionKind) -> (String, String, String) {
     (gvk.group.clone(), gvk.version.clone(), gvk.kind.clone())
 }
 
-/// People write `core` for the group that has no name.
-fn asked(gvk: &GroupVersionKind) -> GroupVersionKind {
-    let group = if gvk.group == "core" { "" } else { &gvk.group };
-    GroupVersionKind::new(group, &*gvk.version, &*gvk.kind)
-}
-
 fn fact(answer: Answer) -> KindFact {
     match answer {
         Answer::Installed(resource) if resource.is_watchable() => {
@@ -124,22 +118,4 @@ fn fact(answer: Answer) -> KindFact {
         Answer::NotInstalled(_) => KindFact::NotInstalled,
         Answer::Unreachable(why) => KindFact::Failed(why),
     }
-}
-
-async fn permission(reviewer: &Reviewer, review: &Review) -> Permission {
-    for verb in [Verb::List, Verb::Watch] {
-        let question = Question {
-            group: review.resource.group.clone(),
-            version: review.resource.version.clone(),
-            resource: review.resource.plural.clone(),
-            namespace: review.namespace.as_deref().map(str::to_owned),
-            verb,
-        };
-        match reviewer.allows(&question).await {
-            Ok(true) => {}
-            Ok(false) => return Permission::Denied,
-            Err(error) => return Permission::Failed(error.to_string()),
-        }
-    }
-    Permission::Allowed
 }

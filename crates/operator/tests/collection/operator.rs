@@ -11,6 +11,7 @@ use kollect_collect::{
 use kollect_inventory::AttributesBuffer;
 use kollect_operator::controller::{Controller, Settings};
 use kollect_testkit::{Cluster, cluster::User, wait::eventually};
+use kube::Client;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +46,11 @@ impl Operator {
                 .build()
                 .expect("a runtime");
             runtime.block_on(async move {
-                let client = cluster.client(&user).expect("a client");
+                // The provider is chosen by whoever makes the first client.
+                cluster.client(&user).expect("a client");
+                let mut config = cluster.kube_config(&user).expect("credentials");
+                config.default_retry = false;
+                let client = Client::try_from(config).expect("a client");
                 let controller = Controller::new(&client, settings, &token);
                 sender.send(controller.store().clone()).ok();
                 controller.run(&token).await;

@@ -278,7 +278,7 @@ fn objects_that_change_while_they_are_listed_end_up_right() -> Result<()> {
                 cluster,
                 namespace: namespace.clone(),
             };
-            for round in 0..4 {
+            for round in 0..13 {
                 scene.maps(&namespace, 0..400, &format!("round {round}"))?;
                 scene.delete_map(&namespace, round)?;
             }

@@ -1,10 +1,19 @@
 //! A cluster of our own, whose servers may be taken away, and objects in it.
 
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::{
+    ops::Range,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+};
 
 use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kollect_api::crd;
 use kollect_testkit::{Cluster, ControlPlane, control_plane::Options};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 /// The control plane of this test binary. Scenarios take turns: some of them break it.
@@ -70,29 +79,34 @@ impl Scene {
     }
 
     /// Creates or replaces ConfigMaps `m-<from>` to `m-<to>` with this value.
-    pub(crate) fn maps(
-        &self,
-        namespace: &str,
-        numbers: std::ops::Range<usize>,
-        value: &str,
-    ) -> Result<()> {
-        let api = self.cluster.api(self.cluster.admin())?;
-        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-        for number in numbers {
-            let name = format!("m-{number}");
-            let map = json!({
-                "metadata": {"name": name, "labels": {"n": number.to_string()}},
-                "data": {"value": value, "number": number.to_string()},
-            });
-            let answer = api.request("POST", &path, Some(&map))?;
-            if answer.status == 409 {
-                api.request("PUT", &format!("{path}/{name}"), Some(&map))?
-                    .json()?;
-            } else {
-                answer.json()?;
-            }
-        }
-        Ok(())
+    pub(crate) fn maps(&self, namespace: &str, numbers: Range<usize>, value: &str) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            let client = self.cluster.client(self.cluster.admin())?;
+            let api: Api<ConfigMap> = Api::namespaced(client, namespace);
+            stream::iter(numbers)
+                .map(|number| {
+                    let api = &api;
+                    async move {
+                        let name = format!("m-{number}");
+                        let map = json!({
+                            "apiVersion": "v1", "kind": "ConfigMap",
+                            "metadata": {"name": name, "labels": {"n": number.to_string()}},
+                            "data": {"value": value, "number": number.to_string()},
+                        });
+                        let apply = PatchParams::apply("scene").force();
+                        api.patch(&name, &apply, &Patch::Apply(map))
+                            .await
+                            .map(|_| ())
+                    }
+                })
+                .buffer_unordered(16)
+                .try_collect::<()>()
+                .await?;
+            Ok(())
+        })
     }
 
     pub(crate) fn delete_map(&self, namespace: &str, number: usize) -> Result<()> {
