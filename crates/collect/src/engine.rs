@@ -19,6 +19,7 @@
 mod courier;
 mod lens;
 mod running;
+mod tally;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,9 +31,12 @@ use tokio_util::sync::CancellationToken;
 use self::courier::Courier;
 use self::lens::Lens;
 use self::running::{Closing, Running};
+use self::tally::Ledger;
 use crate::plan::{Content, Plan, PlanDelta, Resource, TargetKey, Watch, WatchScope, World};
 use crate::store::{Limits, Store};
 use crate::watch::{Class, Counters, Interruption, Scope, Server, Source, Subject, View};
+
+pub use self::tally::{Carried, Durations, ResourceTally, Tally, Traffic};
 
 /// What couriers share: the plan in force and where rows go.
 #[derive(Debug)]
@@ -41,6 +45,7 @@ struct Shared {
     current: RwLock<Arc<Current>>,
     /// Told when a watch has news: listed, interrupted, resumed.
     news: Arc<Notify>,
+    tally: Arc<Tally>,
 }
 
 impl Shared {
@@ -80,6 +85,7 @@ pub struct Engine {
     closing: Vec<Closing>,
     /// Lists beside watches, until they are through.
     lists: Vec<Running>,
+    ledger: Ledger,
     next_lens: u64,
     stop: CancellationToken,
 }
@@ -96,10 +102,12 @@ impl Engine {
                 store,
                 current: RwLock::default(),
                 news,
+                tally: Arc::default(),
             }),
             running: BTreeMap::new(),
             closing: Vec::new(),
             lists: Vec::new(),
+            ledger: Ledger::default(),
             next_lens: 1,
             stop: stop.child_token(),
         }
@@ -153,6 +161,13 @@ impl Engine {
         self.lists.retain(|list| !list.is_through());
         let running = &self.running;
         self.closing.retain(|closing| !closing.is_replaced(running));
+        let closing = self.closing.iter().map(|closing| &closing.running);
+        let live = running.values().chain(closing).chain(&self.lists);
+        let plan = &self.shared.current().plan;
+        self.ledger
+            .tidy(live.map(|run| run.handle.counters()), |resource| {
+                plan.resource(resource).is_some()
+            });
     }
 
     /// The state of all watches.
@@ -160,6 +175,16 @@ impl Engine {
         self.running
             .iter()
             .map(|(watch, running)| running.state(watch))
+    }
+
+    /// What all couriers count, for metrics.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.shared.tally
+    }
+
+    /// The traffic of each resource that is watched. What is handed out goes on counting.
+    pub fn traffic(&self) -> Vec<(Arc<Resource>, Traffic)> {
+        self.ledger.copy()
     }
 
     /// Ends the waits of watches of a resource, as when a right was granted or a kind installed.
@@ -281,7 +306,7 @@ impl Engine {
     }
 
     fn start(
-        &self,
+        &mut self,
         watch: &Watch,
         scope: WatchScope,
         only: Option<BTreeSet<TargetKey>>,
@@ -298,10 +323,12 @@ impl Engine {
         let stop = self.stop.child_token();
         let shared = Arc::clone(&self.shared);
         let resource = Arc::clone(&watch.resource);
-        let courier = Courier::new(shared, resource, scope, only, stop.clone());
+        let tally = self.ledger.tally(&resource);
+        let courier = Courier::new(shared, resource, scope, only, tally, stop.clone());
         let progress = courier.progress();
         let source = Source::new(Arc::clone(&self.server), subject, view.clone());
         let handle = source.spawn(courier, &stop);
+        self.ledger.started(&watch.resource, handle.counters());
         Running::new(handle, view, progress)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::HashMap;
 use kollect_inventory::AttributesBuffer;
@@ -9,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::lens::Seen;
 use super::running::Progress;
+use super::tally::ResourceTally;
 use super::{Current, Shared};
-use crate::gates::{ObjectView, Version};
+use crate::gates::{ObjectView, PolicyFailures, Version};
 use crate::plan::{Epoch, Interest, Resource, ResourcePlan, TargetKey, WatchScope};
 use crate::store::{Feed, Listing, ObjectKey, Outcome, Stamp};
-use crate::watch::{Consumer, Delivery, Identity, Unreadable};
+use crate::watch::{Consumer, Delivery, Identity, Interruption, Unreadable};
 
 /// The consumer of one watch, or of one list beside a watch.
 pub(super) struct Courier {
@@ -22,6 +24,7 @@ pub(super) struct Courier {
     scope: WatchScope,
     /// A list beside a watch is for these targets and ends when it is through.
     only: Option<BTreeSet<TargetKey>>,
+    tally: Arc<ResourceTally>,
     stop: CancellationToken,
     progress: Arc<Progress>,
     /// The plan as this courier last saw it, with what it looked up for it.
@@ -49,6 +52,7 @@ impl Courier {
         resource: Arc<Resource>,
         scope: WatchScope,
         only: Option<BTreeSet<TargetKey>>,
+        tally: Arc<ResourceTally>,
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -56,6 +60,7 @@ impl Courier {
             resource,
             scope,
             only,
+            tally,
             stop,
             progress: Arc::default(),
             route: Route::default(),
@@ -141,6 +146,10 @@ impl Courier {
             epoch: self.epoch(),
             version: view.version(),
         };
+        // A list beside a watch shows its targets what others have been shown already.
+        if self.only.is_none() {
+            self.tally.mismatched(plan.uninterested(view.namespace()));
+        }
         for interest in plan.interests(view.namespace()) {
             let verdict = interest.decide(&view);
             if !verdict.collects() {
@@ -161,6 +170,7 @@ impl Courier {
                     way.put(stamp, ObjectKey::from(&view), attributes)
                 }),
                 Err(error) => {
+                    self.shared.tally.extraction_failed(interest.key.owner);
                     let message = error.to_string();
                     self.write(interest, &verdict.policy_failures, |way| {
                         way.fail(stamp, ObjectKey::from(&view), &message)
@@ -194,7 +204,8 @@ impl Courier {
         };
         let message = unreadable.error.to_string();
         for interest in plan.interests(&identity.namespace) {
-            self.write(interest, &Default::default(), |way| {
+            self.shared.tally.extraction_failed(interest.key.owner);
+            self.write(interest, &PolicyFailures::default(), |way| {
                 way.fail(stamp, key(identity), &message)
             });
         }
@@ -204,7 +215,7 @@ impl Courier {
     fn write(
         &mut self,
         interest: &Interest,
-        failures: &crate::gates::PolicyFailures,
+        failures: &PolicyFailures,
         write: impl Fn(&Way<'_>) -> Outcome,
     ) {
         if let Some(listing) = self.listings.get(&interest.key) {
@@ -218,6 +229,12 @@ impl Courier {
                 write(&Way::Feed(&feed));
             }
             feed.note_policy_failures(failures);
+        }
+    }
+
+    fn interrupt(&self, interruption: Option<Interruption>) {
+        if self.progress.interrupt(interruption) {
+            self.shared.news.notify_one();
         }
     }
 
@@ -279,8 +296,9 @@ fn key(identity: &Identity) -> ObjectKey<'_> {
 
 impl Consumer<Seen> for Courier {
     async fn take(&mut self, delivery: Delivery<Seen>) {
+        let begun = Instant::now();
         match delivery {
-            Delivery::ListingStarted => self.begin_listing(),
+            Delivery::ListingStarted => return self.begin_listing(),
             Delivery::Object(seen) => self.object(&seen),
             Delivery::Gone {
                 identity,
@@ -290,19 +308,13 @@ impl Consumer<Seen> for Courier {
             }
             Delivery::Unreadable(unreadable) => self.unreadable(&unreadable),
             Delivery::ListingFinished { resource_version } => {
-                self.finish_listing(&resource_version);
+                return self.finish_listing(&resource_version);
             }
-            Delivery::Progress { .. } => {}
-            Delivery::Interrupted(interruption) => {
-                if self.progress.interrupt(Some(interruption)) {
-                    self.shared.news.notify_one();
-                }
-            }
-            Delivery::Resumed => {
-                if self.progress.interrupt(None) {
-                    self.shared.news.notify_one();
-                }
-            }
+            Delivery::Progress { .. } => return,
+            Delivery::Interrupted(interruption) => return self.interrupt(Some(interruption)),
+            Delivery::Resumed => return self.interrupt(None),
         }
+        // Only what concerns one object is counted.
+        self.shared.tally.dispatch.observe(begun.elapsed());
     }
 }
