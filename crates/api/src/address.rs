@@ -61,10 +61,10 @@ impl Network {
         }
     }
 
-    const fn v6(segments: [u16; 8], prefix: u8) -> Self {
-        let [a, b, c, d, e, f, g, h] = segments;
+    const fn v6(s: [u16; 8], prefix: u8) -> Self {
+        let address = Ipv6Addr::new(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]);
         Self {
-            address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)),
+            address: IpAddr::V6(address),
             prefix,
         }
     }

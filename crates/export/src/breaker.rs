@@ -70,9 +70,9 @@ mod tests {
             if breaker.admit(at(second)).is_ok() {
                 reached.push(second);
                 if second < 50 {
-                    breaker.failed(at(second))
+                    breaker.failed(at(second));
                 } else {
-                    breaker.succeeded()
+                    breaker.succeeded();
                 }
             }
         }

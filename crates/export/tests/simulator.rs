@@ -199,7 +199,7 @@ impl World {
         let Some(last) = self.calls.last() else {
             return;
         };
-        let apart = self.now - last.began;
+        let apart = self.now.saturating_sub(last.began);
         let same = last.content == content && last.configuration == configuration;
         if last.accepted && same && self.held == Some(content) {
             let least = self.wanted.interval.max(Duration::from_secs(1));

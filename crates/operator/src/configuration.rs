@@ -29,7 +29,8 @@ use crate::{
 /// One kind, from one watch or from one watch per namespace.
 pub struct Kind<K: Resource + DeserializeOwned + Send + 'static> {
     parts: Vec<Shared<K>>,
-    _watches: Vec<Handle<TypedDecoder<K>>>,
+    /// Held because a watch ends with its handle.
+    watches: Vec<Handle<TypedDecoder<K>>>,
 }
 
 impl<K> Kind<K>
@@ -39,7 +40,7 @@ where
     fn nobody() -> Self {
         Self {
             parts: Vec::new(),
-            _watches: Vec::new(),
+            watches: Vec::new(),
         }
     }
 
@@ -57,7 +58,7 @@ where
             let view = View::full(TypedDecoder::default());
             let source = Source::new(Arc::clone(context.server), subject, view);
             kind.parts.push(shared.clone());
-            kind._watches.push(source.spawn(shared, context.stop));
+            kind.watches.push(source.spawn(shared, context.stop));
         }
         kind
     }

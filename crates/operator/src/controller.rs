@@ -32,7 +32,7 @@ use crate::{
 /// cannot put a pass off for longer than this.
 const GATHER: Duration = Duration::from_millis(50);
 /// How often kinds that are missing are asked for again, beside the events of CRDs.
-const REDISCOVER: Duration = Duration::from_secs(60);
+const REDISCOVER: Duration = Duration::from_mins(1);
 /// How often people who wait are told what for.
 const REPORT: Duration = Duration::from_secs(10);
 
@@ -55,7 +55,7 @@ impl Default for Settings {
         Self {
             plan: plan::Settings::default(),
             extraction: extract::Settings::default(),
-            count_resync: Duration::from_secs(60),
+            count_resync: Duration::from_mins(1),
             review_interval: Duration::from_secs(30),
         }
     }

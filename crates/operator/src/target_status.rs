@@ -70,6 +70,9 @@ pub struct TargetFacts {
 
 /// The status that says so.
 pub fn status(previous: &TargetStatus, facts: &TargetFacts, now: &Time) -> TargetStatus {
+    use ConditionStatus::{False, True};
+    use ConditionType::{Degraded, Ready, SinkReachable, Synced};
+
     let mut next = previous.clone();
     next.observed_generation = facts.generation;
     if facts.undecided {
@@ -101,8 +104,6 @@ pub fn status(previous: &TargetStatus, facts: &TargetFacts, now: &Time) -> Targe
         );
         condition::set(&mut next.conditions, statement);
     };
-    use ConditionStatus::{False, True};
-    use ConditionType::{Degraded, Ready, SinkReachable, Synced};
     match &facts.sinks {
         None => {}
         Some(Sinks::None) => say(

@@ -11,7 +11,7 @@ use crate::{
     effective,
     inventory::{KollectClusterInventorySpec, KollectInventorySpec},
     names,
-    reference::{SinkFamily, SinkRef},
+    reference::{NamespacedReference, SinkFamily, SinkRef},
     schema,
 };
 
@@ -225,7 +225,10 @@ pub(super) fn check_cluster_scopes(
     for family in SinkFamily::ALL {
         refs_above_floor(family, spec.sink_refs(family), floor, findings);
     }
-    let profile = spec.profile_ref.as_ref().map(|profile| profile.namespace());
+    let profile = spec
+        .profile_ref
+        .as_ref()
+        .map(NamespacedReference::namespace);
     let sinks = spec
         .all_sink_refs()
         .map(|(_, sink)| spec.namespace_of(sink));

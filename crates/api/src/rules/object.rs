@@ -39,7 +39,6 @@ macro_rules! objects {
     ($($variant:ident($kind:ident),)*) => {
         /// An object of one of the eleven kinds.
         #[derive(Debug, Clone, PartialEq)]
-        #[expect(clippy::large_enum_variant, reason = "one at a time, never stored in bulk")]
         pub enum Object {
             $(#[doc = concat!("A ", stringify!($kind), ".")] $variant($kind),)*
         }

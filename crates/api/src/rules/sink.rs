@@ -30,6 +30,13 @@ const SECRET_WORDS: [&str; 8] = [
     "credential",
 ];
 
+/// A template, the field it stands in and the rule for it.
+type TemplateRule<'t> = (
+    Option<&'t str>,
+    &'static str,
+    fn(&str) -> Result<(), String>,
+);
+
 /// What every check of a sink looks at.
 struct Sink<'s> {
     type_: SinkType,
@@ -272,7 +279,7 @@ impl Sink<'_> {
     fn check_common(&self, findings: &mut Findings) {
         let at = |field: &str| Path::spec().field(field);
         let common = self.common;
-        let templates: [(Option<&str>, &str, fn(&str) -> Result<(), String>); 2] = [
+        let templates: [TemplateRule<'_>; 2] = [
             (
                 common.path_template.as_deref(),
                 "pathTemplate",
@@ -424,7 +431,7 @@ fn check_layout(layout: &Layout, findings: &mut Findings) {
         .index
         .as_ref()
         .and_then(|index| index.path_template.as_deref());
-    let templates: [(Option<&str>, &str, fn(&str) -> Result<(), String>); 2] = [
+    let templates: [TemplateRule<'_>; 2] = [
         (
             layout.path_template.as_deref(),
             "pathTemplate",

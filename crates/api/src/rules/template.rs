@@ -112,7 +112,7 @@ pub(super) fn branch(name: &str) -> Result<(), String> {
         && !name.starts_with("refs/")
         && name
             .split('/')
-            .all(|part| !part.starts_with('.') && !part.ends_with(".lock"));
+            .all(|part| !part.starts_with('.') && part.strip_suffix(".lock").is_none());
     if fine {
         Ok(())
     } else {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Who refuses an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RefusedBy {
+pub(crate) enum RefusedBy {
     Schema,
     Rules,
     Nobody,
@@ -19,20 +19,20 @@ pub enum RefusedBy {
 /// One object, what exists beforehand and what is expected of it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Vector {
-    pub id: String,
+pub(crate) struct Vector {
+    pub(crate) id: String,
     #[serde(default)]
-    pub rule: String,
+    pub(crate) rule: String,
     /// Absent for objects that must be accepted.
-    pub refused_by: Option<RefusedBy>,
+    pub(crate) refused_by: Option<RefusedBy>,
     /// Part of the message of a refusal by the rules.
-    pub says: Option<String>,
+    pub(crate) says: Option<String>,
     /// Part of a warning.
-    pub warns: Option<String>,
+    pub(crate) warns: Option<String>,
     /// Why an object is accepted that was refused before.
     #[serde(default)]
-    pub because: String,
-    pub context: Option<String>,
+    pub(crate) because: String,
+    pub(crate) context: Option<String>,
     kind: String,
     annotations: Option<Value>,
     spec: Value,
@@ -40,7 +40,7 @@ pub struct Vector {
 
 impl Vector {
     /// The manifest, in this namespace where the kind has one.
-    pub fn manifest(&self, namespace: &str) -> Value {
+    pub(crate) fn manifest(&self, namespace: &str) -> Value {
         let mut metadata = json!({"name": "x"});
         if !self.kind.starts_with("KollectCluster") {
             metadata["namespace"] = namespace.into();
@@ -56,21 +56,21 @@ impl Vector {
         })
     }
 
-    pub fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         matches!(self.refused_by, Some(RefusedBy::Schema | RefusedBy::Rules))
     }
 }
 
-pub fn refused() -> Vec<Vector> {
+pub(crate) fn refused() -> Vec<Vector> {
     read(include_str!("../data/refused.yaml"))
 }
 
-pub fn edge() -> Vec<Vector> {
+pub(crate) fn edge() -> Vec<Vector> {
     read(include_str!("../data/edge.yaml"))
 }
 
 /// The complete manifests that must be accepted.
-pub fn accepted() -> Vec<Value> {
+pub(crate) fn accepted() -> Vec<Value> {
     serde_saphyr::from_multiple(include_str!("../data/accepted.yaml")).expect("accepted.yaml")
 }
 
@@ -79,7 +79,7 @@ fn read(text: &str) -> Vec<Vector> {
 }
 
 /// What [`needs`] would have fetched for an object, in a world of these objects.
-pub fn surroundings(world: &[Object], object: &Object) -> Surroundings {
+pub(crate) fn surroundings(world: &[Object], object: &Object) -> Surroundings {
     let needs = needs(object);
     let mut surroundings = Surroundings::default();
     for other in world {
@@ -103,7 +103,7 @@ pub fn surroundings(world: &[Object], object: &Object) -> Surroundings {
 }
 
 /// The objects of a context.
-pub fn context(name: Option<&str>) -> Vec<Object> {
+pub(crate) fn context(name: Option<&str>) -> Vec<Object> {
     let contexts: Value =
         serde_saphyr::from_str(include_str!("../data/contexts.yaml")).expect("contexts.yaml");
     let objects = name

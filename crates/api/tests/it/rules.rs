@@ -1,12 +1,10 @@
 //! The rule library against the vectors, without a cluster.
 
-mod vectors;
-
+use crate::vectors::{self, RefusedBy, Vector};
 use kollect_api::rules::{
     self, Denial, Object, Settings, Surroundings, Verdict, review, review_update,
 };
 use serde_json::json;
-use vectors::{RefusedBy, Vector};
 
 fn verdict(vector: &Vector) -> Verdict {
     let object = Object::from_value(vector.manifest("team-a"))

@@ -1,21 +1,19 @@
 //! The CRDs on a real API server: what it accepts, what it fills in, what it refuses, and what
 //! people see of it.
 
-mod vectors;
-
 use std::{
     collections::BTreeSet,
     process::Output,
     sync::{LazyLock, Mutex},
 };
 
+use crate::vectors::{self, RefusedBy, Vector};
 use kollect_api::{
     crd,
     rules::{Object, Settings, Verdict, review},
 };
 use kollect_testkit::Cluster;
 use serde_json::{Value, json};
-use vectors::{RefusedBy, Vector};
 
 /// The shared control plane with our CRDs on it.
 fn cluster() -> &'static Cluster {
