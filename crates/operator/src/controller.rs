@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     asking::{Answered, Asking},
     configuration::Configuration,
+    metrics::Observed,
     targets::Targets,
 };
 
@@ -73,6 +74,7 @@ pub struct Controller {
     world: World,
     definitions: BTreeMap<String, String>,
     news: Arc<Notify>,
+    observed: Arc<Observed>,
     review_at: Instant,
     review_interval: Duration,
     rediscover_at: Instant,
@@ -91,6 +93,11 @@ impl Controller {
         );
         let discovery = Arc::new(Discovery::new(client.clone()));
         let reviewer = Arc::new(Reviewer::new(client.clone()));
+        let observed = Arc::new(Observed::new(
+            engine.store().clone(),
+            Arc::clone(engine.tally()),
+            Arc::clone(&reviewer),
+        ));
         let (asking, answers) = Asking::new(Arc::clone(&discovery), Arc::clone(&reviewer));
         let now = Instant::now();
         Self {
@@ -108,6 +115,7 @@ impl Controller {
             },
             definitions: BTreeMap::new(),
             news,
+            observed,
             review_at: now + settings.review_interval,
             review_interval: settings.review_interval,
             rediscover_at: now + REDISCOVER,
@@ -117,6 +125,11 @@ impl Controller {
     /// The rows.
     pub fn store(&self) -> &Store {
         self.engine.store()
+    }
+
+    /// What probes and metrics look at.
+    pub fn observed(&self) -> &Arc<Observed> {
+        &self.observed
     }
 
     /// Runs until `stop`.
@@ -135,6 +148,9 @@ impl Controller {
     async fn listed(&self, stop: &CancellationToken) -> bool {
         let mut report = Instant::now() + REPORT;
         while !self.configuration.is_listed() {
+            if let Some(what) = self.configuration.waiting_for() {
+                self.observed.waiting_for(what);
+            }
             tokio::select! {
                 () = stop.cancelled() => return false,
                 () = self.configuration.changed.notified() => {}
@@ -151,14 +167,17 @@ impl Controller {
 
     /// One pass: plan, follow, ask, tell. Returns when to look again, if not before.
     async fn pass(&mut self) -> Instant {
+        let begun = self.observed.passes.begin();
         self.configuration.fill(&mut self.world);
         self.note_definitions();
         let plan = self.engine.follow(&self.world);
+        self.observed.passed(&self.engine, &plan);
         self.ask(&plan);
         let targets = self
             .targets
             .update(&self.configuration, &self.engine, &plan)
             .await;
+        self.observed.passes.end(begun, &plan);
         let timers = self.review_at.min(self.rediscover_at);
         targets.map_or(timers, |at| at.min(timers))
     }

@@ -1,0 +1,118 @@
+//! Every metric with its type, labels and meaning.
+//!
+//! Names are as Prometheus shows them. A test holds this list against the page and against the
+//! documentation: a metric that is missing in one of the three fails it.
+
+/// How a number behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows while the process runs.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Durations by bucket.
+    Histogram,
+}
+
+impl Kind {
+    /// The word on the page.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// The names of its labels. Labelled series of profiles have further ones.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+impl Metric {
+    /// The name under which samples of a counter are announced: OpenMetrics adds `_total` to each
+    /// of them by itself.
+    pub fn family(&self) -> &'static str {
+        match self.kind {
+            Kind::Counter => self.name.strip_suffix("_total").unwrap_or(self.name),
+            Kind::Gauge | Kind::Histogram => self.name,
+        }
+    }
+}
+
+macro_rules! catalogue {
+    ($($id:ident = $name:literal, $kind:ident, [$($label:literal),*], $help:literal;)+) => {
+        $(
+            #[doc = concat!("`", $name, "`: ", $help)]
+            pub static $id: Metric = Metric {
+                name: $name,
+                kind: Kind::$kind,
+                labels: &[$($label),*],
+                help: $help,
+            };
+        )+
+
+        /// All metrics, in the order of the page.
+        pub static ALL: &[&Metric] = &[$(&$id),+];
+    };
+}
+
+catalogue! {
+    RECONCILE_TOTAL = "kollect_reconcile_total", Counter, ["controller", "result"],
+        "Passes of the control loop; a pass in which something could not be decided is a failure.";
+    RECONCILE_DURATION = "kollect_reconcile_duration_seconds", Histogram, ["controller"],
+        "Wall time of one pass of the control loop, which serves all targets at once.";
+    WORKQUEUE_DEPTH = "kollect_workqueue_depth", Gauge, ["controller"],
+        "1 while a pass of the control loop is under way; changes that arrive meanwhile become one next pass, so nothing queues.";
+    RECONCILE_ERRORS = "kollect_reconcile_errors_total", Counter, ["kind", "error_class"],
+        "Extractions that failed (terminal), and the beginnings of trouble of targets by class.";
+    COLLECT_ITEMS = "kollect_collect_items_total", Gauge, [],
+        "Rows in the store.";
+    STORE_BYTES = "kollect_store_bytes", Gauge, [],
+        "Bytes of memory for rows, their index and their shared texts.";
+    COLLECTED_OBJECTS = "kollect_collected_objects", Gauge, ["profile", "gvk", "target_namespace", "target_name"],
+        "Rows of a target; the namespace of a cluster target is empty.";
+    INFORMER_OBJECTS = "kollect_informer_objects", Gauge, ["group", "version", "resource"],
+        "Rows held for a watched resource; objects themselves are never kept.";
+    INFORMER_CLUSTER_WIDE = "kollect_informer_cluster_wide_scope", Gauge, ["group", "version", "resource"],
+        "1 when a watch of the resource covers all namespaces, 0 when single ones are watched.";
+    INFORMER_RESYNC = "kollect_informer_resync_dispatches_total", Counter, ["group", "version", "resource"],
+        "Always 0: without a cache of objects there is nothing to dispatch again periodically.";
+    WATCH_INTERRUPTED = "kollect_watch_interrupted", Gauge, ["group", "version", "resource", "class"],
+        "Watches of the resource that receive nothing at present, by sort of trouble.";
+    NAMESPACE_MISMATCH = "kollect_collect_namespace_mismatch_total", Counter, ["group", "version", "resource"],
+        "Targets that did not get an object because of its namespace, summed over objects.";
+    WATCH_EVENTS = "kollect_watch_events_total", Counter, ["group", "version", "resource"],
+        "Objects and deletions that arrived from the API server.";
+    WATCH_BYTES = "kollect_watch_bytes_total", Counter, ["group", "version", "resource"],
+        "Bytes of lists and watch streams that arrived from the API server.";
+    WATCH_RECONNECTS = "kollect_watch_reconnects_total", Counter, ["group", "version", "resource"],
+        "Watch requests made because the one before had ended.";
+    WATCH_LISTINGS = "kollect_watch_listings_total", Counter, ["group", "version", "resource", "cause"],
+        "Listings of all objects, by what made them necessary.";
+    DISPATCH_DURATION = "kollect_collect_dispatch_duration_seconds", Histogram, [],
+        "Time for one watch event: match, extract and store for all targets of the resource.";
+    DISPATCH_QUEUE_DEPTH = "kollect_collect_dispatch_queue_depth", Gauge, [],
+        "Always 0: events are handled as they are read, there is no queue between.";
+    DISPATCH_BACKPRESSURE = "kollect_collect_dispatch_backpressure_total", Counter, [],
+        "Always 0: without a queue the connection itself holds the API server back.";
+    STATIC_REF_RESOLUTION = "kollect_static_ref_resolution_total", Counter, ["kind", "ref_type", "result"],
+        "Resolutions of the profile of a cluster target, counted when the result is new.";
+    ACCESS_CACHE = "kollect_access_cache_total", Counter, ["result"],
+        "Access reviews of our own rights: answered from memory (hit) or asked (miss).";
+    CUSTOM_SERIES = "kollect_custom_resource_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],
+        "Sums over the rows of a target, as its profile defines them, and their number.";
+    CUSTOM_LABELED_SERIES = "kollect_custom_resource_labeled_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],
+        "Sums over the rows of a target by the attributes that its profile names as labels.";
+    CUSTOM_CAPPED = "kollect_custom_resource_labeled_series_capped_total", Counter, ["profile", "gvk", "series", "target_namespace", "target_name"],
+        "Combinations of label values left out beyond the first 200, added up at each sampling.";
+}

@@ -1,0 +1,107 @@
+//! What a scrape or a probe may look at.
+//!
+//! The control loop owns the collection. After each pass it publishes what others need; what is
+//! published goes on counting by itself, so a scrape between two passes is up to date.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use kollect_collect::{
+    access::Reviewer,
+    engine::{Engine, Tally, Traffic, WatchState},
+    plan::{Plan, Resource},
+    store::Store,
+};
+
+use super::passes::Passes;
+
+/// Shared between the control loop, scrapes and probes.
+pub struct Observed {
+    /// The rows.
+    pub store: Store,
+    /// What the collection counts.
+    pub tally: Arc<Tally>,
+    /// Access reviews of our own rights.
+    pub reviewer: Arc<Reviewer>,
+    /// What the control loop counts.
+    pub passes: Passes,
+    scene: RwLock<Arc<Scene>>,
+}
+
+/// The collection after a pass.
+#[derive(Debug, Clone, Default)]
+pub struct Scene {
+    /// How far the operator is.
+    pub readiness: Readiness,
+    /// The plan in force.
+    pub plan: Arc<Plan>,
+    /// The watches.
+    pub watches: Vec<WatchState>,
+    /// What they carry.
+    pub traffic: Vec<(Arc<Resource>, Traffic)>,
+}
+
+/// How far the operator is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// The configuration is not known yet, for this reason.
+    Listing(String),
+    /// A plan made from the whole configuration is in force.
+    Ready,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self::Listing("the first listings".to_owned())
+    }
+}
+
+impl Readiness {
+    /// Why the operator is not ready, if it is not.
+    pub fn missing(&self) -> Option<String> {
+        match self {
+            Self::Listing(what) => Some(format!("the configuration is not listed yet: {what}")),
+            Self::Ready => None,
+        }
+    }
+}
+
+impl Observed {
+    /// Nothing has happened yet.
+    pub fn new(store: Store, tally: Arc<Tally>, reviewer: Arc<Reviewer>) -> Self {
+        Self {
+            store,
+            tally,
+            reviewer,
+            passes: Passes::default(),
+            scene: RwLock::default(),
+        }
+    }
+
+    /// What was published last.
+    pub fn scene(&self) -> Arc<Scene> {
+        Arc::clone(&self.scene.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Publishes the collection as it is now.
+    pub fn publish(&self, scene: Scene) {
+        *self.scene.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(scene);
+    }
+
+    /// Publishes what the configuration still waits for.
+    pub fn waiting_for(&self, what: String) {
+        self.publish(Scene {
+            readiness: Readiness::Listing(what),
+            ..Scene::default()
+        });
+    }
+
+    /// Publishes the collection after a pass.
+    pub fn passed(&self, engine: &Engine, plan: &Arc<Plan>) {
+        self.publish(Scene {
+            readiness: Readiness::Ready,
+            plan: Arc::clone(plan),
+            watches: engine.watches().collect(),
+            traffic: engine.traffic(),
+        });
+    }
+}
