@@ -22,7 +22,8 @@
 //!                                     finish_listing when the first list is through
 //! 4. delta.relist                     list that scope once, for those targets only
 //! 5. delta.close                      after everything opened for the resource has listed;
-//!                                     after a few minutes if nothing was opened
+//!                                     after a few minutes if nothing was opened;
+//!                                     until then only for targets it serves (Watch::serves)
 //! 6. ask plan.unknown_kinds and plan.reviews, put the answers into the world, plan again;
 //!    ask all reviews again every 30 s, and unknown or failed kinds at least every 60 s
 //! 7. write the status of each target whose TargetPlan differs from the old one

@@ -14,8 +14,9 @@
 //!     each Interest of the namespace                 feed.put | feed.skip | feed.fail
 //! the watch reports a deletion
 //!     each Interest of the namespace                 feed.delete(version of the deletion)
-//! another watch has finished its first list instead
-//!     feed.close()                                   then close the watch
+//! another watch, opened later, has finished its first list of some scope
+//!     feed.retire(scope)                             every feed of the older watch
+//!     feed.close()                                   when the older watch itself is closed
 //! ```
 //!
 //! - Every write carries a [`Stamp`]: the epoch of the plan it was decided with and the version
@@ -65,13 +66,14 @@ mod validity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, MutexGuard, RwLock};
 
 use kollect_inventory::{Row, Snapshot};
 
 use self::locks::{read, write};
 use self::news::News;
 use self::signals::Signals;
+use self::stripe::Stripe;
 use self::subscriber::Subscriber;
 use self::target::{Shared, TargetRows};
 use crate::plan::{Course, Plan, PlanDelta, TargetChange, TargetKey, TargetPlan};
@@ -191,7 +193,9 @@ impl Store {
     /// The rows of a scope at one moment, whether its targets are complete or not.
     pub fn snapshot(&self, scope: &InventoryScope) -> (Snapshot, Revision) {
         let directory = read(&self.0.directory);
-        let (rows, revision) = self.0.freeze(&directory, scope, |_| {});
+        let moment = Moment::of(&directory, scope);
+        let (rows, revision) = (moment.rows(scope), moment.revision);
+        drop(moment);
         drop(directory);
         (Snapshot::new(rows), revision)
     }
@@ -209,10 +213,7 @@ impl Store {
 
     /// The last change of a scope's rows. It never goes back, also not when targets end.
     pub fn revision(&self, scope: &InventoryScope) -> Revision {
-        let directory = read(&self.0.directory);
-        let targets = directory.targets_in(scope);
-        let last = targets.map(|target| target.revision()).max();
-        Revision(last.unwrap_or(0).max(directory.removed))
+        read(&self.0.directory).last_revision(scope)
     }
 
     /// Whether a scope's rows are all there: a plan has been applied, and every contributing
@@ -274,25 +275,6 @@ impl Inner {
         news
     }
 
-    /// The rows of a scope at one moment; `then` is called in that moment.
-    fn freeze(
-        &self,
-        directory: &Directory,
-        scope: &InventoryScope,
-        then: impl FnOnce(u64),
-    ) -> (Vec<Row>, Revision) {
-        let targets: Vec<_> = directory.targets_in(scope).collect();
-        let stripes: Vec<_> = targets.iter().flat_map(|target| target.freeze()).collect();
-        let mut rows = Vec::with_capacity(targets.iter().map(|target| target.rows()).sum());
-        let all = stripes.iter().flat_map(|stripe| stripe.rows());
-        rows.extend(all.filter(|row| scope.includes_row(row)).cloned());
-        let last = targets.iter().map(|target| target.revision()).max();
-        let revision = last.unwrap_or(0).max(directory.removed);
-        then(revision);
-        drop(stripes);
-        (rows, Revision(revision))
-    }
-
     fn take(&self, subscriber: &Subscriber) -> Taken {
         let directory = read(&self.directory);
         let scope = subscriber.scope();
@@ -304,13 +286,17 @@ impl Inner {
         if !directory.planned || !incomplete.is_empty() {
             return Taken::Waiting(incomplete);
         }
-        match subscriber.take_changes() {
-            Some((delta, _)) if delta.is_empty() => Taken::Nothing,
-            Some((delta, revision)) => Taken::Changes(delta, Revision(revision)),
+        if subscriber.rest() {
+            return Taken::Nothing;
+        }
+        let moment = Moment::of(&directory, &scope);
+        let revision = moment.revision;
+        match subscriber.take() {
+            Some(delta) if delta.is_empty() => Taken::Nothing,
+            Some(delta) => Taken::Changes(delta, revision),
             None => {
-                let (rows, revision) = self.freeze(&directory, &scope, |revision| {
-                    subscriber.took_everything(revision);
-                });
+                let rows = moment.rows(&scope);
+                drop(moment);
                 drop(directory);
                 Taken::Everything(Snapshot::new(rows), revision)
             }
@@ -338,11 +324,44 @@ impl Inner {
     }
 }
 
+/// Some targets at one moment: nobody can write to them while it lasts, and every change up to its
+/// revision has reached all subscribers.
+struct Moment<'a> {
+    stripes: Vec<MutexGuard<'a, Stripe>>,
+    count: usize,
+    revision: Revision,
+}
+
+impl<'a> Moment<'a> {
+    fn of(directory: &'a Directory, scope: &InventoryScope) -> Self {
+        let targets: Vec<_> = directory.targets_in(scope).collect();
+        let stripes = targets.iter().flat_map(|target| target.freeze()).collect();
+        Moment {
+            stripes,
+            count: targets.iter().map(|target| target.rows()).sum(),
+            revision: directory.last_revision(scope),
+        }
+    }
+
+    fn rows(&self, scope: &InventoryScope) -> Vec<Row> {
+        let mut rows = Vec::with_capacity(self.count);
+        let all = self.stripes.iter().flat_map(|stripe| stripe.rows());
+        rows.extend(all.filter(|row| scope.includes_row(row)).cloned());
+        rows
+    }
+}
+
 impl Directory {
-    fn targets_in<'a>(
+    /// The last change of a scope's rows.
+    fn last_revision(&self, scope: &InventoryScope) -> Revision {
+        let last = self.targets_in(scope).map(|target| target.revision()).max();
+        Revision(last.unwrap_or(0).max(self.removed))
+    }
+
+    fn targets_in<'a, 's>(
         &'a self,
-        scope: &'a InventoryScope,
-    ) -> impl Iterator<Item = &'a Arc<TargetRows>> {
+        scope: &'s InventoryScope,
+    ) -> impl Iterator<Item = &'a Arc<TargetRows>> + use<'a, 's> {
         let targets = self.targets.values();
         targets.filter(|target| scope.includes_target(&target.key))
     }

@@ -31,6 +31,11 @@ impl Version {
         self.0 < other.0 && self.0 != 0
     }
 
+    /// Whether this is certainly not after `other`.
+    pub fn is_within(self, other: Version) -> bool {
+        self.0 <= other.0 && self.0 != 0
+    }
+
     /// Whether this is certainly after `other`.
     pub fn is_after(self, other: Version) -> bool {
         other.is_before(self)
@@ -109,12 +114,14 @@ mod tests {
         let [five, six] = [5, 6].map(Version::new);
         assert!(five.is_before(six) && six.is_after(five));
         assert!(!five.is_before(five) && !five.is_after(five));
+        assert!(five.is_within(five) && five.is_within(six) && !six.is_within(five));
         assert_eq!(Version::parse("6"), six);
         for opaque in ["", "0", "abc", "-1", "99999999999999999999"] {
             let unknown = Version::parse(opaque);
             assert_eq!(unknown, Version::UNKNOWN, "{opaque:?}");
             assert!(!unknown.is_before(six) && !unknown.is_after(six));
             assert!(!six.is_before(unknown) && !six.is_after(unknown));
+            assert!(!six.is_within(unknown) && !unknown.is_within(six));
         }
     }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use kollect_api::{GroupVersionKind, KollectProfile, meta};
 
 use super::discovery::Resource;
+use super::resource::projection;
+use super::watch::Content;
 use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection};
 
@@ -68,4 +70,11 @@ pub struct Collection {
     pub selection: Arc<Selection>,
     /// From where.
     pub reach: Reach,
+}
+
+impl Collection {
+    /// How much of each object is needed.
+    pub fn content(&self) -> Content {
+        Content::of(&projection(std::iter::once(self)))
+    }
 }

@@ -54,13 +54,9 @@ impl ResourcePlan {
         previous: Option<&ResourcePlan>,
     ) -> Self {
         let collections = || targets.iter().filter_map(|target| target.collection());
-        let projection = projection(collections());
+        let projection = projection(collections().map(|collection| &**collection));
         let selector = common_selector(collections());
-        let content = if projection.is_metadata_only() {
-            Content::Metadata
-        } else {
-            Content::Object
-        };
+        let content = Content::of(&projection);
         let running = previous.into_iter().flat_map(|plan| &plan.watches);
         let watches = scopes
             .into_iter()
@@ -71,7 +67,7 @@ impl ResourcePlan {
                     selector: selector.clone(),
                     content,
                 };
-                let kept = running.clone().find(|watch| watch.serves(&wanted));
+                let kept = running.clone().find(|watch| watch.stands_for(&wanted));
                 kept.cloned().unwrap_or(wanted)
             })
             .collect();
@@ -140,7 +136,7 @@ fn common_selector<'c>(
 }
 
 /// The decoder for everything that collections look at. They all collect the same kind.
-fn projection<'c>(collections: impl Iterator<Item = &'c Arc<Collection>>) -> Projection {
+pub(super) fn projection<'c>(collections: impl Iterator<Item = &'c Collection>) -> Projection {
     let mut object_type = ObjectType {
         api_version: String::new(),
         kind: String::new(),

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::access::{Access, Permission, Review};
+use super::collection::Collection;
 use super::discovery::Resource;
 use super::world::Settings;
+use crate::projection::Projection;
 
 /// How wide a list or watch is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +61,17 @@ pub enum Content {
     Object,
 }
 
+impl Content {
+    /// What a decoder needs.
+    pub(super) fn of(projection: &Projection) -> Self {
+        if projection.is_metadata_only() {
+            Content::Metadata
+        } else {
+            Content::Object
+        }
+    }
+}
+
 /// One list and watch. Two equal watches are the same connection.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Watch {
@@ -73,9 +86,22 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Whether everything that a target needs of the objects in this scope is delivered. That is
+    /// so for every watch of a plan and the targets of the same plan. A watch of an older plan
+    /// that is about to be closed must not be used for a target it does not serve: it would show
+    /// too little of objects, or too few of them.
+    pub fn serves(&self, collection: &Collection) -> bool {
+        let labels = collection.selection.labels();
+        let labelled = self
+            .selector
+            .as_ref()
+            .is_none_or(|selector| labels.is_some_and(|labels| labels.query() == **selector));
+        labelled && self.content >= collection.content()
+    }
+
     /// Whether a running watch delivers everything `wanted` would, so that it can stay: a watch is
     /// not narrowed while it runs, because narrowing would cost a new list and gain little.
-    pub(super) fn serves(&self, wanted: &Watch) -> bool {
+    pub(super) fn stands_for(&self, wanted: &Watch) -> bool {
         self.resource == wanted.resource
             && self.scope == wanted.scope
             && (self.selector.is_none() || self.selector == wanted.selector)

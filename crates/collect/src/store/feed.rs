@@ -1,11 +1,11 @@
 //! How watches and lists write into the store.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
 
 use kollect_inventory::Attributes;
 
 use super::entry::{Content, ObjectKey, Outcome, Stamp};
+use super::locks::{read, write};
 use super::target::TargetRows;
 use crate::gates::{PolicyFailures, Version};
 use crate::plan::{Epoch, TargetKey, WatchScope};
@@ -15,14 +15,15 @@ use crate::plan::{Epoch, TargetKey, WatchScope};
 #[derive(Debug)]
 pub struct Feed {
     target: Arc<TargetRows>,
-    open: AtomicBool,
+    /// What another watch has taken over.
+    retired: RwLock<Vec<WatchScope>>,
 }
 
 impl Feed {
     pub(super) fn new(target: Arc<TargetRows>) -> Self {
         Feed {
             target,
-            open: AtomicBool::new(true),
+            retired: RwLock::default(),
         }
     }
 
@@ -76,11 +77,24 @@ impl Feed {
         }
     }
 
-    /// Nothing can be written through this feed any more; when this returns, nothing is being
-    /// written. To be called when another watch has taken over.
-    pub fn close(&self) {
-        self.open.store(false, Ordering::Release);
+    /// Nothing in `scope` can be written through this feed any more; when this returns, nothing is
+    /// being written. To be called as soon as another watch has finished its first list of that
+    /// scope: from then on what this feed's watch reports, which may be behind, could only do harm.
+    pub fn retire(&self, scope: WatchScope) {
+        write(&self.retired).push(scope);
         self.target.settle();
+    }
+
+    /// Nothing at all can be written through this feed any more.
+    pub fn close(&self) {
+        self.retire(WatchScope::All);
+    }
+
+    /// Whether another watch has taken over the namespace.
+    pub(super) fn is_retired(&self, namespace: &str) -> bool {
+        read(&self.retired)
+            .iter()
+            .any(|scope| scope.contains(namespace))
     }
 
     fn write(
@@ -90,8 +104,7 @@ impl Feed {
         listing: Option<u32>,
         content: Content<'_>,
     ) -> Outcome {
-        self.target
-            .write(&self.open, object, stamp, listing, content)
+        self.target.write(self, object, stamp, listing, content)
     }
 
     fn write_failure(
@@ -142,9 +155,9 @@ impl Listing {
     pub fn finish(mut self, version: Version) {
         self.ended = true;
         let Listing { feed, scope, .. } = &self;
-        let open = feed.open.load(Ordering::Acquire);
-        feed.target
-            .end_listing(self.number, scope, open.then_some(version));
+        let over = read(&feed.retired).iter().any(|other| other.covers(scope));
+        let at = (!over).then_some(version);
+        feed.target.end_listing(self.number, scope, at);
     }
 }
 

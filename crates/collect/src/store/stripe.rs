@@ -4,14 +4,15 @@
 //! that is about to replace it, a list beside them. These rules make the result independent of
 //! how they interleave:
 //!
-//! * A write about an older version of an object than is known is dropped.
+//! * A write about an older version of an object than is known is dropped; so is one about an
+//!   object that a later list has not shown.
 //! * A listing marks what it shows. When it ends, what it did not mark goes, unless it is newer
 //!   than the listing: then the watch that continues after the listing speaks for it.
 //! * While a listing is under way, objects that vanish are remembered, so that the listing cannot
 //!   bring back an older state of them.
-//! * A decision made with a plan that is no longer valid is dropped (see [`Validity`]).
+//! * A decision made with a plan that is no longer valid is dropped.
 //!
-//! [`Validity`]: super::validity::Validity
+//! [`Validity`](super::validity::Validity) says what is valid and what has been listed.
 
 use std::hash::BuildHasher;
 
@@ -39,6 +40,9 @@ pub(super) struct Write<'a> {
     pub(super) version: Version,
     /// The plan with which it was decided is still valid.
     pub(super) valid: bool,
+    /// Objects of the namespace that are not known did not exist, or were not collected, up to
+    /// this version.
+    pub(super) listed: Version,
     /// The listing it belongs to; none for what a watch reports.
     pub(super) listing: Option<u32>,
     pub(super) content: Content<'a>,
@@ -94,6 +98,7 @@ impl Stripe {
             .entry(hash, is_object, |entry| hash_entry(hasher, entry))
         {
             Slot::Vacant(_) if superseded => unaffected(Outcome::Superseded),
+            Slot::Vacant(_) if version.is_within(write.listed) => unaffected(Outcome::Stale),
             Slot::Vacant(slot) => {
                 let (state, attributes) = match write.content {
                     Content::Row(attributes) => (State::Collected, attributes),

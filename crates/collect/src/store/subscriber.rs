@@ -25,8 +25,6 @@ pub(super) struct Subscriber {
 struct State {
     scope: Arc<InventoryScope>,
     pending: Pending,
-    /// The last change seen.
-    revision: u64,
     /// The reader has been told that there is something to take, and has not taken it.
     told: bool,
     /// The reader waits for targets to become complete; rows are no news.
@@ -41,13 +39,20 @@ enum Pending {
     Changes(Delta),
 }
 
+impl State {
+    /// The reader has looked.
+    fn taken(&mut self) {
+        self.told = false;
+        self.waiting = false;
+    }
+}
+
 impl Subscriber {
     pub(super) fn new(scope: InventoryScope, limit: usize, wake: Wake) -> Self {
         Subscriber {
             state: Mutex::new(State {
                 scope: Arc::new(scope),
                 pending: Pending::Everything,
-                revision: 0,
                 told: false,
                 waiting: false,
             }),
@@ -74,14 +79,13 @@ impl Subscriber {
 
     /// A row changed. Returns whether the reader has to be woken, which is to be done when no lock
     /// is held.
-    pub(super) fn record(&self, revision: u64, before: Option<&Row>, after: Option<&Row>) -> bool {
+    pub(super) fn record(&self, before: Option<&Row>, after: Option<&Row>) -> bool {
         let mut state = lock(&self.state);
         let belongs = |row: &&Row| state.scope.includes_row(row);
         let (before, after) = (before.filter(belongs), after.filter(belongs));
         if before.is_none() && after.is_none() {
             return false;
         }
-        state.revision = state.revision.max(revision);
         if let Pending::Changes(delta) = &mut state.pending {
             delta.record(before.cloned(), after.cloned());
             if delta.len() > self.limit {
@@ -114,23 +118,25 @@ impl Subscriber {
         state.waiting = true;
     }
 
-    /// Takes the changes; none if all rows have to be taken.
-    pub(super) fn take_changes(&self) -> Option<(Delta, u64)> {
+    /// Whether there is nothing to take.
+    pub(super) fn rest(&self) -> bool {
         let mut state = lock(&self.state);
-        state.told = false;
-        state.waiting = false;
-        let revision = state.revision;
-        match &mut state.pending {
-            Pending::Everything => None,
-            Pending::Changes(delta) => Some((std::mem::take(delta), revision)),
+        let rests = matches!(&state.pending, Pending::Changes(delta) if delta.is_empty());
+        if rests {
+            state.taken();
         }
+        rests
     }
 
-    /// All rows as of `revision` are being taken; all their stripes are locked.
-    pub(super) fn took_everything(&self, revision: u64) {
+    /// Takes the changes, or none if all rows have to be taken. From now on changes are gathered.
+    /// No row of the scope may be written meanwhile.
+    pub(super) fn take(&self) -> Option<Delta> {
         let mut state = lock(&self.state);
-        state.pending = Pending::Changes(Delta::new());
-        state.revision = revision;
+        state.taken();
+        match std::mem::replace(&mut state.pending, Pending::Changes(Delta::new())) {
+            Pending::Everything => None,
+            Pending::Changes(delta) => Some(delta),
+        }
     }
 
     /// How many changes are waiting; none says that it is all rows.

@@ -1,7 +1,7 @@
 //! The rows of one target, for many writers.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hashbrown::DefaultHashBuilder;
@@ -10,6 +10,7 @@ use kollect_inventory::{Attributes, Interner, OriginParts, Row};
 
 use super::entry::{Content, ObjectKey, Outcome, Stamp};
 use super::failures::Failures;
+use super::feed::Feed;
 use super::locks::{lock, read, write};
 use super::news::News;
 use super::signals::Signals;
@@ -122,10 +123,10 @@ impl TargetRows {
         }
     }
 
-    /// Takes a write of a feed, if the feed is open.
+    /// Takes a write of a feed.
     pub(super) fn write(
         &self,
-        open: &AtomicBool,
+        feed: &Feed,
         object: ObjectKey<'_>,
         stamp: Stamp,
         listing: Option<u32>,
@@ -135,16 +136,21 @@ impl TargetRows {
         let hash = hash_of(hasher, object.namespace, object.name);
         // The table itself looks at the lowest and the highest bits.
         let mut stripe = lock(&self.stripes[(hash >> 32) as usize % STRIPES]);
-        if !open.load(Ordering::Acquire) {
+        if feed.is_retired(object.namespace) {
             return Outcome::Closed;
         }
-        let valid = read(&self.validity)
-            .as_ref()
-            .is_some_and(|validity| validity.accepts(object.namespace, stamp.epoch));
+        let (valid, listed) = match &*read(&self.validity) {
+            Some(validity) => (
+                validity.accepts(object.namespace, stamp.epoch),
+                validity.listed(object.namespace),
+            ),
+            None => (false, Version::UNKNOWN),
+        };
         let write = Write {
             object,
             version: stamp.version,
             valid,
+            listed,
             listing,
             content,
         };
@@ -197,7 +203,7 @@ impl TargetRows {
         let revision = self.shared.revision.fetch_add(1, Ordering::AcqRel) + 1;
         self.revision.fetch_max(revision, Ordering::AcqRel);
         for subscriber in read(&self.subscribers).iter() {
-            let wakes = subscriber.record(revision, effect.before.as_ref(), effect.after.as_ref());
+            let wakes = subscriber.record(effect.before.as_ref(), effect.after.as_ref());
             if wakes {
                 news.readers.push(Arc::clone(subscriber));
             }
@@ -239,6 +245,9 @@ impl TargetRows {
 
     /// A listing ends: complete, as of a version, or abandoned.
     pub(super) fn end_listing(&self, number: u32, scope: &WatchScope, at: Option<Version>) {
+        if let (Some(at), Some(validity)) = (at, &mut *write(&self.validity)) {
+            validity.finish(number, scope, at);
+        }
         let mut news = self.each_stripe(|stripe, hasher| stripe.end(number, at, hasher));
         if at.is_some() {
             lock(&self.interning).sweep();
@@ -258,7 +267,8 @@ impl TargetRows {
         revision: &Revision,
     ) -> News {
         if let Some(validity) = &mut *write(&self.validity) {
-            validity.revise(Arc::clone(collection), epoch, revision);
+            let listings = self.listings.load(Ordering::Acquire);
+            validity.revise(Arc::clone(collection), epoch, listings, revision);
         }
         let news = self.each_stripe(|stripe, hasher| {
             let left = revision.left.iter();
