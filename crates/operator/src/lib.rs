@@ -13,6 +13,7 @@
 pub mod asking;
 pub mod configuration;
 pub mod controller;
+pub mod listeners;
 pub mod metrics;
 pub mod sinks_behind;
 pub mod table;
