@@ -1,12 +1,17 @@
 //! `kollect operator`: the process that runs in the cluster.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{ArgAction, Args};
 use kollect_collect::{extract, plan};
-use kollect_operator::controller::{Controller, Settings};
+use kollect_operator::{
+    controller::{Controller, Settings},
+    listeners::{self, Certificate, CertificateFiles, Guard, Health, Scrape},
+    metrics::{Metrics, Observed, SAMPLE_INTERVAL},
+};
 use kube::{Client, Config, config::KubeConfigOptions, config::Kubeconfig};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -34,9 +39,106 @@ pub(crate) struct Options {
     /// How often a target's row count is written when nothing else changed.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     target_count_resync: Duration,
+    #[command(flatten)]
+    listeners: Box<Listeners>,
     /// Log lines as JSON instead of text.
     #[arg(long)]
     log_json: bool,
+}
+
+/// Options of the HTTP listeners.
+#[derive(Debug, Args)]
+struct Listeners {
+    /// Where probes are answered (/healthz, /readyz); 0 for nowhere.
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    health_probe_bind_address: String,
+    /// Where metrics are served (/metrics); 0 for nowhere.
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    metrics_bind_address: String,
+    /// Serve metrics over HTTPS, to callers whom the cluster allows to get /metrics.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    metrics_secure: bool,
+    /// Directory of the certificate for metrics; empty for a self-signed one.
+    #[arg(long, value_name = "DIR", default_value = "")]
+    metrics_cert_path: PathBuf,
+    /// File of the certificate in that directory.
+    #[arg(long, value_name = "FILE", default_value = "tls.crt")]
+    metrics_cert_name: PathBuf,
+    /// File of its private key in that directory.
+    #[arg(long, value_name = "FILE", default_value = "tls.key")]
+    metrics_cert_key: PathBuf,
+    /// How long series that profiles define may be reused before rows are looked through again.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    collect_metrics_sample_interval: Duration,
+}
+
+impl Listeners {
+    /// Opens the listeners and serves until `stop`.
+    async fn serve(
+        &self,
+        client: &Client,
+        observed: &Arc<Observed>,
+        stop: &CancellationToken,
+    ) -> Result<JoinSet<()>> {
+        let mut tasks = JoinSet::new();
+        let address = &self.health_probe_bind_address;
+        if let Some(bound) = listeners::bind("health-probe-bind-address", address).await? {
+            tracing::info!(address = %bound.address, "answering probes");
+            let health = Health {
+                observed: Arc::clone(observed),
+            };
+            tasks.spawn(listeners::serve(
+                bound,
+                None,
+                Arc::new(health),
+                stop.clone(),
+            ));
+        }
+        let address = &self.metrics_bind_address;
+        if let Some(bound) = listeners::bind("metrics-bind-address", address).await? {
+            let secure = self.metrics_secure;
+            tracing::info!(address = %bound.address, secure, "serving metrics");
+            let certificate = secure.then(|| self.certificate()).transpose()?;
+            let scrape = Scrape {
+                metrics: Arc::new(Metrics::new(Arc::clone(observed), self.sample_interval())),
+                guard: secure.then(|| Guard::new(client.clone())),
+            };
+            let scrape = Arc::new(scrape);
+            tasks.spawn(listeners::serve(bound, certificate, scrape, stop.clone()));
+        }
+        Ok(tasks)
+    }
+
+    fn certificate(&self) -> Result<Arc<Certificate>> {
+        let directory = &self.metrics_cert_path;
+        let certificate = if directory.as_os_str().is_empty() {
+            Certificate::self_signed()
+        } else {
+            Certificate::from_files(CertificateFiles {
+                certificate: directory.join(&self.metrics_cert_name),
+                key: directory.join(&self.metrics_cert_key),
+            })
+        };
+        let certificate = certificate
+            .context("no certificate for metrics; check --metrics-cert-path, -name and -key")?;
+        Ok(Arc::new(certificate))
+    }
+
+    /// Zero is no choice.
+    fn sample_interval(&self) -> Duration {
+        match self.collect_metrics_sample_interval {
+            Duration::ZERO => SAMPLE_INTERVAL,
+            chosen => chosen,
+        }
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -62,8 +164,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tracing::info!(kubernetes = version.git_version, "connected");
         let stop = CancellationToken::new();
         let controller = Controller::new(&client, settings(options), &stop);
+        let listeners = &options.listeners;
+        let listeners = listeners
+            .serve(&client, controller.observed(), &stop)
+            .await?;
         let signals = tokio::spawn(stop_on_signal(stop.clone()));
         controller.run(&stop).await;
+        listeners.join_all().await;
         signals.abort();
         tracing::info!("stopped");
         Ok(())
@@ -89,7 +196,7 @@ fn settings(options: &Options) -> Settings {
 }
 
 async fn client(options: &Options) -> Result<Client> {
-    let config = match &options.kubeconfig {
+    let mut config = match &options.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file)
                 .with_context(|| format!("cannot read {}", file.display()))?;
@@ -101,6 +208,9 @@ async fn client(options: &Options) -> Result<Client> {
             "no credentials for a cluster; give --kubeconfig, set KUBECONFIG or run in a pod",
         )?,
     };
+    // Watches decide by themselves when to try again; a client that hides answers from them would
+    // wait twice.
+    config.default_retry = false;
     Client::try_from(config).context("cannot build a client from the credentials")
 }
 
@@ -130,8 +240,8 @@ fn log(json: bool) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     if json {
-        lines.json().init()
+        lines.json().init();
     } else {
-        lines.init()
+        lines.init();
     }
 }
