@@ -247,9 +247,8 @@ impl Selection {
         }
         match (Signal::read(object.label(meta::WATCH_LABEL)), gate.signal) {
             (Some(Signal::Disabled), _) => Some(Skip::ObjectOptedOut),
-            (Some(Signal::Enabled), _) => None,
             (None, Some(Signal::Disabled)) => Some(Skip::NamespaceOptedOut),
-            (None, Some(Signal::Enabled)) => None,
+            (Some(Signal::Enabled), _) | (None, Some(Signal::Enabled)) => None,
             (None, None) => match self.spec.watch_mode {
                 WatchMode::All => None,
                 WatchMode::OptIn => Some(Skip::NotOptedIn),

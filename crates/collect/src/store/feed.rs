@@ -155,16 +155,19 @@ impl Listing {
     pub fn finish(mut self, version: Version) {
         self.ended = true;
         let Listing { feed, scope, .. } = &self;
-        let over = read(&feed.retired).iter().any(|other| other.covers(scope));
+        let retired = read(&feed.retired).clone();
+        let over = retired.iter().any(|other| other.covers(scope));
         let at = (!over).then_some(version);
-        feed.target.end_listing(self.number, scope, at);
+        feed.target.end_listing(self.number, scope, at, &retired);
     }
 }
 
 impl Drop for Listing {
     fn drop(&mut self) {
         if !self.ended {
-            self.feed.target.end_listing(self.number, &self.scope, None);
+            self.feed
+                .target
+                .end_listing(self.number, &self.scope, None, &[]);
         }
     }
 }

@@ -201,11 +201,13 @@ impl Stripe {
         self.listings.push((number, scope));
     }
 
-    /// A listing ends, complete as of `at`, or abandoned.
+    /// A listing ends, complete as of `at`, or abandoned. `speaks_for` tells of which namespaces
+    /// in its scope it knows everything.
     pub(super) fn end(
         &mut self,
         number: u32,
         at: Option<Version>,
+        speaks_for: impl Fn(&str) -> bool,
         hasher: &DefaultHashBuilder,
     ) -> Vec<Effect> {
         let position = self.listings.iter().position(|(known, _)| *known == number);
@@ -217,6 +219,7 @@ impl Stripe {
                 entry.state != State::Gone
                     && entry.mark < number
                     && scope.contains(entry.row.origin().namespace())
+                    && speaks_for(entry.row.origin().namespace())
                     && !entry.version.is_after(at)
             })
         });

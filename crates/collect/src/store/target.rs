@@ -243,12 +243,21 @@ impl TargetRows {
         number
     }
 
-    /// A listing ends: complete, as of a version, or abandoned.
-    pub(super) fn end_listing(&self, number: u32, scope: &WatchScope, at: Option<Version>) {
+    /// A listing ends: complete, as of a version, or abandoned. What others have taken over from
+    /// its feed (`retired`) it says nothing about.
+    pub(super) fn end_listing(
+        &self,
+        number: u32,
+        scope: &WatchScope,
+        at: Option<Version>,
+        retired: &[WatchScope],
+    ) {
         if let (Some(at), Some(validity)) = (at, &mut *write(&self.validity)) {
             validity.finish(number, scope, at);
         }
-        let mut news = self.each_stripe(|stripe, hasher| stripe.end(number, at, hasher));
+        let speaks_for = |namespace: &str| !retired.iter().any(|other| other.contains(namespace));
+        let mut news =
+            self.each_stripe(|stripe, hasher| stripe.end(number, at, speaks_for, hasher));
         if at.is_some() {
             lock(&self.interning).sweep();
             let completed = lock(&self.sync).listed(scope);
@@ -361,12 +370,6 @@ impl TargetRows {
         let texts: usize = parts.iter().map(|part| part.len()).sum();
         let shared = lock(&self.interning).interner.len() * (96 + texts);
         size_of::<Self>() + rows + tables + shared
-    }
-
-    /// How many shared texts are kept.
-    #[cfg(test)]
-    pub(super) fn interned(&self) -> usize {
-        lock(&self.interning).interner.len()
     }
 }
 

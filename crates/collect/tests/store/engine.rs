@@ -29,10 +29,10 @@ fn shell() -> Shell {
     let mut shell = Shell::new(world(MANIFESTS));
     shell
         .server
-        .apply(deployment("team-a", "web"), json!({}), Some(1));
+        .apply(deployment("team-a", "web"), &json!({}), Some(1));
     shell
         .server
-        .apply(deployment("team-b", "web"), json!({}), Some(2));
+        .apply(deployment("team-b", "web"), &json!({}), Some(2));
     shell
 }
 
@@ -135,7 +135,7 @@ fn en_04_en_05_en_06_a_target_joins_a_wide_watch_and_leaves_it() {
     assert_eq!(shell.count("home/two"), 0);
     shell
         .server
-        .apply(deployment("team-a", "new"), json!({}), Some(1));
+        .apply(deployment("team-a", "new"), &json!({}), Some(1));
     shell.finish_all();
     assert_eq!(shell.count("home/one"), 3);
 }
@@ -299,7 +299,7 @@ fn c_13_cluster_scoped_objects_are_one_row_in_every_rollup() {
     add(&mut shell.world, yaml(profile));
     shell.server.apply(
         ("nodes".into(), String::new(), "n1".into()),
-        json!({}),
+        &json!({}),
         None,
     );
     shell.cluster_target("nodes", &["team-a", "team-b"]);

@@ -217,14 +217,14 @@ impl History {
                     2 => json!({"app": "shop", "kollect.dev/watch": "enabled"}),
                     _ => json!({"app": "db", "kollect.dev/watch": "disabled"}),
                 };
-                shell.server.apply(place(at), labels, replicas);
+                shell.server.apply(place(at), &labels, replicas);
             }
             Step::Delete(at) => shell.server.delete(&place(at)),
             Step::Recreate(at) => {
                 shell.server.delete(&place(at));
                 shell
                     .server
-                    .apply(place(at), json!({"app": "shop"}), Some(2));
+                    .apply(place(at), &json!({"app": "shop"}), Some(2));
             }
             Step::Namespace(name, labels) => {
                 add(&mut shell.world, namespace(NAMESPACES[name % 3], labels));
@@ -371,7 +371,7 @@ proptest! {
         let mut own = target("team-a/quiet", 0);
         own["spec"]["includedNamespaces"] = json!(["quiet"]);
         add(&mut history.shell.world, own);
-        history.shell.server.apply(quiet, json!({}), Some(1));
+        history.shell.server.apply(quiet, &json!({}), Some(1));
         history.shell.replan();
         history.shell.finish_all();
         for step in &steps {

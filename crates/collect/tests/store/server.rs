@@ -15,12 +15,24 @@ pub(crate) enum Event {
     Deleted(Value),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Server {
     version: u64,
     uids: u64,
     objects: BTreeMap<Place, Value>,
     history: Vec<(u64, Place, Option<Value>, Option<Value>)>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Server {
+            // An API server is never at version 0.
+            version: 1,
+            uids: 0,
+            objects: BTreeMap::new(),
+            history: Vec::new(),
+        }
+    }
 }
 
 impl Server {
@@ -29,7 +41,7 @@ impl Server {
     }
 
     /// Creates or changes an object.
-    pub(crate) fn apply(&mut self, place: Place, labels: Value, replicas: Option<u64>) {
+    pub(crate) fn apply(&mut self, place: Place, labels: &Value, replicas: Option<u64>) {
         self.version += 1;
         let before = self.objects.get(&place).cloned();
         let uid = match &before {

@@ -155,8 +155,13 @@ impl Shell {
     /// A watch has listed: what older ones report of its scope does not count any more.
     fn retire_older(&self, index: usize) {
         let new = &self.sources[index];
+        if new.once || new.closing {
+            return;
+        }
         let older = self.sources.iter().filter(|source| {
-            source.closing && !new.once && source.watch.resource == new.watch.resource
+            source.closing
+                && source.number < new.number
+                && source.watch.resource == new.watch.resource
         });
         for feed in older.flat_map(|source| source.feeds.values()) {
             feed.retire(new.watch.scope.clone());

@@ -90,7 +90,7 @@ fn writers_and_readers_agree_in_the_end() {
                             let name = format!("web-{number}");
                             let object = object("team-a", &name, &name);
                             let version = Version::new(2 + round);
-                            if (round + number) % 5 == 0 {
+                            if (round + number).is_multiple_of(5) {
                                 feed.delete(version, object);
                             } else {
                                 let row = attributes((round * number) % 3);
@@ -121,7 +121,7 @@ fn writers_and_readers_agree_in_the_end() {
     let last = ROUNDS - 1;
     let expected = 2
         * (0..OBJECTS)
-            .filter(|number| (last + number) % 5 != 0)
+            .filter(|number| !(last + number).is_multiple_of(5))
             .count();
     assert_eq!(rows.len(), expected);
     assert_eq!(store.totals().rows, expected);
