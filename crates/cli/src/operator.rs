@@ -1,6 +1,10 @@
 //! `kollect operator`: the process that runs in the cluster.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use clap::{ArgAction, Args};
@@ -68,7 +72,7 @@ struct Listeners {
     metrics_secure: bool,
     /// Directory of the certificate for metrics; empty for a self-signed one.
     #[arg(long, value_name = "DIR", default_value = "")]
-    metrics_cert_path: PathBuf,
+    metrics_cert_path: String,
     /// File of the certificate in that directory.
     #[arg(long, value_name = "FILE", default_value = "tls.crt")]
     metrics_cert_name: PathBuf,
@@ -118,8 +122,8 @@ impl Listeners {
     }
 
     fn certificate(&self) -> Result<Arc<Certificate>> {
-        let directory = &self.metrics_cert_path;
-        let certificate = if directory.as_os_str().is_empty() {
+        let directory = Path::new(&self.metrics_cert_path);
+        let certificate = if self.metrics_cert_path.is_empty() {
             Certificate::self_signed()
         } else {
             Certificate::from_files(CertificateFiles {
