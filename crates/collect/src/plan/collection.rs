@@ -9,7 +9,7 @@ use super::discovery::Resource;
 use super::resource::projection;
 use super::watch::Content;
 use crate::extract::Extractor;
-use crate::gates::{NamespaceGate, Selection};
+use crate::gates::{Decision, NamespaceGate, ObjectView, PolicyFailures, Selection, Skip, Verdict};
 
 /// A profile as it is used for extraction.
 ///
@@ -73,6 +73,19 @@ pub struct Collection {
 }
 
 impl Collection {
+    /// Decides about an object of the resource. Workers ask [`Interest`](super::Interest)s, which
+    /// exist only for namespaces the target collects from; this is for those who have an object
+    /// and want to know what becomes of it, and why.
+    pub fn decide(&self, object: &ObjectView<'_>) -> Verdict {
+        match self.reach.get(object.namespace()) {
+            Some(gate) => self.selection.decide(gate, object),
+            None => Verdict {
+                decision: Decision::Skip(Skip::Namespace),
+                policy_failures: PolicyFailures::default(),
+            },
+        }
+    }
+
     /// How much of each object is needed.
     pub fn content(&self) -> Content {
         Content::of(&projection(std::iter::once(self)))

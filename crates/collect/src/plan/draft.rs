@@ -23,7 +23,7 @@ use super::ceilings::Ceilings;
 use super::collection::{Collection, Extraction, Reach};
 use super::degraded::{Degradation, DegradedReason};
 use super::discovery::{KindFact, Resource};
-use super::namespaces::{NamespaceIntent, Universe};
+use super::namespaces::{NamespaceIntent, NamespaceListing, Universe};
 use super::target::{Course, TargetNamespaces, TargetPlan, TargetState};
 use super::world::{ProfileFact, Readable, World};
 use crate::extract::Extractor;
@@ -87,6 +87,9 @@ impl<'w> Drafting<'w> {
         let mut namespaces = TargetNamespaces::default();
         let ceilings = self.ceilings(ask);
         let found = match &ceilings {
+            _ if self.world.namespaces == NamespaceListing::Unread => Err(Ended::Hold(
+                TargetState::Undecided("namespaces have not been listed yet".to_owned()),
+            )),
             Ok(ceilings) => self.collection(ask, ceilings, previous, &mut namespaces),
             // Suspension and a missing profile do not depend on scopes.
             Err(error) => self
@@ -307,6 +310,10 @@ impl<'w> Drafting<'w> {
             namespaces.effective.clear();
             return Course::Wait;
         };
+        if self.world.namespaces == NamespaceListing::Unread {
+            namespaces.clone_from(&plan.namespaces);
+            return Course::Collect(Arc::clone(held));
+        }
         let gvk = held.extraction.gvk();
         let refused = ceilings.is_some_and(|ceilings| {
             ceilings.refuses_kind(gvk).is_some()

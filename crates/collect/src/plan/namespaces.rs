@@ -21,19 +21,17 @@ pub struct NamespaceFacts {
 }
 
 /// The namespaces as they were read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NamespaceListing {
+    /// They have not been read yet. No target is decided about, so that a plan that is made too
+    /// early does no harm.
+    #[default]
+    Unread,
     /// All namespaces there are, also those that are terminating.
     Complete(BTreeMap<String, NamespaceFacts>),
     /// Namespaces could not be listed; these are the ones that could be read one by one. Only
     /// `--watch-namespaces` then says which exist.
     Partial(BTreeMap<String, NamespaceFacts>),
-}
-
-impl Default for NamespaceListing {
-    fn default() -> Self {
-        NamespaceListing::Complete(BTreeMap::new())
-    }
 }
 
 /// The namespaces that targets may mean at all.
@@ -50,9 +48,13 @@ impl Universe {
             .map(|name| name.trim())
             .filter(|name| !name.is_empty())
             .collect();
-        let (NamespaceListing::Complete(known) | NamespaceListing::Partial(known)) = listing;
+        let known = match listing {
+            NamespaceListing::Unread => None,
+            NamespaceListing::Complete(known) | NamespaceListing::Partial(known) => Some(known),
+        };
         let mut all: BTreeMap<Arc<str>, NamespaceFacts> = known
-            .iter()
+            .into_iter()
+            .flatten()
             .filter(|(name, _)| {
                 if watched.is_empty() {
                     !settings.tenant_mode

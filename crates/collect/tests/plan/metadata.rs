@@ -1,9 +1,10 @@
 //! What is asked of the API server, and what is decoded.
 
+use kollect_collect::gates::{Decision, ObjectView, Skip};
 use kollect_collect::plan::{Content, Plan, Watch};
 use serde_json::{Value, json};
 
-use crate::support::{plan, resource, world};
+use crate::support::{add, key, plan, resource, world};
 
 /// A world with one target per spec, all of the kind Deployment.
 fn manifests(targets: &[(Value, Value)]) -> String {
@@ -137,7 +138,7 @@ fn a_watch_that_delivers_more_than_needed_stays() {
 }
 
 #[test]
-fn only_what_somebody_reads_is_decoded() {
+fn c_27_only_what_somebody_reads_is_decoded() {
     let policy = json!({"resourceRules": [rule(json!({
         "matchLabels": {"app": "shop"},
         "matchPolicy": "object.spec.paused != true",
@@ -162,4 +163,57 @@ fn only_what_somebody_reads_is_decoded() {
             "spec": {"replicas": 3, "paused": false},
         })
     );
+}
+
+#[test]
+fn whoever_asks_why_an_object_is_missing_gets_the_reason() {
+    let (plan, _) = watch(
+        &Plan::new(),
+        &[(
+            labels(),
+            json!({"includedNamespaces": ["team-a"], "names": ["web"]}),
+        )],
+    );
+    let target = plan.target(&key("team-a/t0")).expect("it is planned");
+    let collection = target.collection().expect("it collects");
+    for (namespace, name, expected) in [
+        ("team-a", "web", Decision::Collect),
+        ("team-a", "api", Decision::Skip(Skip::Name)),
+        ("team-b", "web", Decision::Skip(Skip::Namespace)),
+    ] {
+        let object = json!({"metadata": {"namespace": namespace, "name": name}});
+        let verdict = collection.decide(&ObjectView::new(&object));
+        assert_eq!(verdict.decision, expected, "{namespace}/{name}");
+    }
+}
+
+#[test]
+fn c_38_an_event_visits_only_targets_of_its_namespace() {
+    let spec = |namespaces: &[&str]| json!({"includedNamespaces": namespaces});
+    let targets = [
+        (labels(), spec(&["team-a"])),
+        (labels(), spec(&["team-a", "team-b"])),
+        (labels(), spec(&["team-b"])),
+    ];
+    let mut world = world(&manifests(&targets));
+    add(
+        &mut world,
+        json!({"kind": "Namespace", "metadata": {"name": "team-b"}}),
+    );
+    let plan = plan(&Plan::new(), &mut world);
+    let resource = plan
+        .resource(&resource("Deployment"))
+        .expect("it is watched");
+    for (namespace, interested, uninterested) in [("team-a", 2, 1), ("team-b", 2, 1), ("x", 0, 3)] {
+        assert_eq!(
+            resource.interests(namespace).len(),
+            interested,
+            "{namespace}"
+        );
+        assert_eq!(
+            resource.uninterested(namespace),
+            uninterested,
+            "{namespace}"
+        );
+    }
 }

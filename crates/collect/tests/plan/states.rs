@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kollect_api::GroupVersionKind;
 use kollect_collect::plan::{
-    Course, KindFact, Plan, ProfileFact, Readable, TargetPlan, TargetState, World,
+    Course, KindFact, NamespaceListing, Plan, ProfileFact, Readable, TargetPlan, TargetState, World,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,6 +43,9 @@ struct Case {
     watch_namespaces: Vec<String>,
     #[serde(default)]
     tenant_mode: bool,
+    /// Namespaces have not been read.
+    #[serde(default)]
+    namespaces_unread: bool,
     /// Kinds the plan asks about.
     #[serde(default)]
     unknown: Vec<String>,
@@ -96,6 +99,9 @@ fn change(world: &mut World, case: &Case) {
             error => KindFact::Failed(error.to_owned()),
         };
         world.kinds.set(kind(name), fact);
+    }
+    if case.namespaces_unread {
+        world.namespaces = NamespaceListing::Unread;
     }
     if let Some(error) = &case.scopes {
         world.scopes = Readable::Failed(error.clone());

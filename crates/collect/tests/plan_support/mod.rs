@@ -63,7 +63,10 @@ pub(crate) fn gvk(kind: &str) -> GroupVersionKind {
 
 /// A world in which every kind is served and nothing else exists.
 pub(crate) fn empty_world() -> World {
-    let mut world = World::default();
+    let mut world = World {
+        namespaces: NamespaceListing::Complete(BTreeMap::new()),
+        ..World::default()
+    };
     for (_, _, kind, ..) in KINDS {
         world.kinds.set(gvk(kind), KindFact::Served(resource(kind)));
     }
@@ -148,8 +151,10 @@ fn text(manifest: &Value, key: &str) -> String {
 }
 
 fn namespaces(world: &mut World) -> &mut BTreeMap<String, NamespaceFacts> {
-    let (NamespaceListing::Complete(all) | NamespaceListing::Partial(all)) = &mut world.namespaces;
-    all
+    match &mut world.namespaces {
+        NamespaceListing::Complete(all) | NamespaceListing::Partial(all) => all,
+        NamespaceListing::Unread => panic!("the namespaces of this world are not read"),
+    }
 }
 
 fn readable<T: Default>(value: &mut Readable<T>) -> &mut T {

@@ -384,3 +384,33 @@ fn c_40_numbers_follow_the_rows_down_as_well() {
     assert_eq!((totals.rows, totals.targets, totals.bytes), (0, 0, 0));
     assert!(shell.store.summaries().is_empty());
 }
+
+#[test]
+fn c_08_c_44_one_bad_object_is_counted_and_the_others_are_collected() {
+    let mut shell = shell();
+    let profile = "
+      kind: KollectProfile
+      metadata: {namespace: home, name: p}
+      spec:
+        targetGVK: {group: apps, version: v1, kind: Deployment}
+        attributes: [{name: image, path: 'cel:object.spec.image'}]";
+    add(&mut shell.world, yaml(profile));
+    shell.cluster_target("all", &["team-a", "team-b"]);
+    shell.finish_all();
+    let summary = |shell: &Shell| shell.store.summary(&key("all")).expect("it is there");
+    assert_eq!((summary(&shell).rows, summary(&shell).failing), (0, 2));
+    assert!(summary(&shell).last_failure.is_some() && summary(&shell).complete);
+
+    let profile = profile.replace(
+        "cel:object.spec.image",
+        "cel:object.spec.replicas > 1 ? \"x\" : object.spec.image",
+    );
+    add(&mut shell.world, yaml(&profile));
+    shell.replan();
+    shell.finish_all();
+    assert_eq!((summary(&shell).rows, summary(&shell).failing), (1, 1));
+    assert!(shell.store.is_complete(&InventoryScope::Cluster {
+        targets: BTreeSet::from(["all".to_owned()]),
+        namespaces: BTreeSet::new(),
+    }));
+}
