@@ -3,6 +3,7 @@
 //! One module per command; [`workspace`] knows the repository and its settings for cargo,
 //! [`step`] runs a list of steps and reports.
 
+mod bench;
 mod codegen;
 mod demo;
 mod licences;
@@ -30,6 +31,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Write the generated files.
     Codegen(codegen::Arguments),
+    /// Measure what Kollect is held to.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Codegen(arguments) => codegen::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,63 @@
+//! `cargo xtask bench`: the figures that Kollect is held to, measured beside a yardstick in the
+//! same run, so that the machine does not matter.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::workspace;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Decoding and extraction: time and memory per object, against cloning and full decoding.
+    Extract,
+    /// Collection on a real API server: time to know everything, memory, changes per second.
+    Collect {
+        /// How many Deployments.
+        #[arg(long, default_value_t = 10_000)]
+        objects: usize,
+        /// Over how many namespaces they are spread.
+        #[arg(long, default_value_t = 10)]
+        namespaces: usize,
+    },
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.what {
+        What::Extract => {
+            for program in ["extract-time", "extract-memory"] {
+                let args = ["run", "--release", "-p", "kollect-bench", "--bin", program];
+                workspace::execute(&mut workspace::cargo(&args)?)?;
+            }
+            Ok(())
+        }
+        What::Collect {
+            objects,
+            namespaces,
+        } => {
+            let build = ["build", "--release", "-p", "kollect-cli"];
+            workspace::execute(&mut workspace::cargo(&build)?)?;
+            let args = [
+                "run",
+                "--release",
+                "-p",
+                "kollect-bench",
+                "--bin",
+                "collect",
+                "--",
+            ];
+            let mut bench = workspace::cargo(&args)?;
+            bench.args([objects.to_string(), namespaces.to_string()]);
+            bench.env(
+                "KOLLECT_BINARY",
+                workspace::target_dir()?.join("release/kollect"),
+            );
+            workspace::execute(&mut bench)
+        }
+    }
+}
