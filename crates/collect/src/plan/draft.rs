@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kollect_api::target::ResourceRule;
 use kollect_api::{GroupVersionKind, KollectProfile, KollectScope};
 
 use super::ask::Ask;
@@ -23,7 +24,7 @@ use super::ceilings::Ceilings;
 use super::collection::{Collection, Extraction, Reach};
 use super::degraded::{Degradation, DegradedReason};
 use super::discovery::{KindFact, Resource};
-use super::namespaces::{NamespaceIntent, NamespaceListing, Universe};
+use super::namespaces::{NamespaceIntent, NamespaceListing, Universe, names};
 use super::target::{Course, TargetNamespaces, TargetPlan, TargetState};
 use super::world::{ProfileFact, Readable, World};
 use crate::extract::Extractor;
@@ -323,12 +324,11 @@ impl<'w> Drafting<'w> {
             namespaces.effective.clear();
             return Course::Stop;
         }
-        let excluded = |name: &Arc<str>| {
-            super::namespaces::names(ask.excluded)
-                .chain(super::namespaces::names(
-                    &self.world.settings.default_excluded_namespaces,
-                ))
-                .any(|excluded| excluded == &**name)
+        let excluded = |name: &str| {
+            let default = &self.world.settings.default_excluded_namespaces;
+            names(ask.excluded)
+                .chain(names(default))
+                .any(|excluded| excluded == name)
         };
         let mut collection = Collection::clone(held);
         if held.resource.namespaced {
@@ -383,9 +383,7 @@ fn check_scopes(
     // Only what is asked for by name is a violation; what a selector reaches beyond the scope is
     // taken away silently. Cluster targets are narrowed in both cases.
     let violation = (!ask.is_cluster_target())
-        .then(|| {
-            super::namespaces::names(ask.included).find_map(|name| ceilings.refuses_namespace(name))
-        })
+        .then(|| names(ask.included).find_map(|name| ceilings.refuses_namespace(name)))
         .flatten();
     match violation {
         Some(message) => stop(
@@ -399,8 +397,8 @@ fn check_scopes(
 /// Rules for another kind than the profile's never take anything. If there are only such rules
 /// nothing can be collected; if some are right, they are followed and the others are shown.
 fn check_rules(ask: &Ask<'_>, gvk: &GroupVersionKind) -> Result<Option<Degradation>, Ended> {
-    let wrong = |rule: &&kollect_api::target::ResourceRule| !rule.gvk.same_as(gvk);
-    let Some(position) = ask.rules.iter().position(|rule| wrong(&rule)) else {
+    let wrong = |rule: &ResourceRule| !rule.gvk.same_as(gvk);
+    let Some(position) = ask.rules.iter().position(wrong) else {
         return Ok(None);
     };
     let message = format!(
@@ -408,7 +406,7 @@ fn check_rules(ask: &Ask<'_>, gvk: &GroupVersionKind) -> Result<Option<Degradati
         ask.rules[position].gvk
     );
     let reason = DegradedReason::ResourceRuleGVKMismatch;
-    if ask.rules.iter().all(|rule| wrong(&rule)) {
+    if ask.rules.iter().all(wrong) {
         return stop(reason, message);
     }
     Ok(Some(Degradation::new(reason, message)))

@@ -64,6 +64,17 @@ pub(super) enum Content<'a> {
     Deleted,
 }
 
+impl<'a> Content<'a> {
+    /// What will be known about the object, and the attributes of its row.
+    pub(super) fn parts(self) -> (State, Attributes<'a>) {
+        match self {
+            Content::Row(attributes) => (State::Collected, attributes),
+            Content::Failed => (State::Failed, Attributes::NULL),
+            Content::Skipped | Content::Deleted => (State::Gone, Attributes::NULL),
+        }
+    }
+}
+
 /// One object of a target.
 #[derive(Debug)]
 pub(super) struct Entry {

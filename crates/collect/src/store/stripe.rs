@@ -89,6 +89,7 @@ impl Stripe {
         // That an object is gone is a fact, whatever the plan says.
         let superseded = !write.valid && !matches!(write.content, Content::Deleted);
         let mark = self.mark(write);
+        let (state, attributes) = write.content.parts();
         let remember = write.listing.is_none() && self.is_listed(object.namespace);
         let is_object = |entry: &Entry| {
             entry.row.name() == object.name && entry.row.origin().namespace() == object.namespace
@@ -99,15 +100,8 @@ impl Stripe {
         {
             Slot::Vacant(_) if superseded => unaffected(Outcome::Superseded),
             Slot::Vacant(_) if version.is_within(write.listed) => unaffected(Outcome::Stale),
+            Slot::Vacant(_) if state == State::Gone && !remember => unaffected(Outcome::Unchanged),
             Slot::Vacant(slot) => {
-                let (state, attributes) = match write.content {
-                    Content::Row(attributes) => (State::Collected, attributes),
-                    Content::Failed => (State::Failed, Attributes::NULL),
-                    Content::Skipped | Content::Deleted if remember => {
-                        (State::Gone, Attributes::NULL)
-                    }
-                    Content::Skipped | Content::Deleted => return unaffected(Outcome::Unchanged),
-                };
                 let entry = Entry {
                     row: row(attributes),
                     version,
@@ -143,11 +137,6 @@ impl Stripe {
                 {
                     return unaffected(Outcome::Stale);
                 }
-                let (state, attributes) = match write.content {
-                    Content::Row(attributes) => (State::Collected, attributes),
-                    Content::Failed => (State::Failed, Attributes::NULL),
-                    Content::Skipped | Content::Deleted => (State::Gone, Attributes::NULL),
-                };
                 let same = same_uid
                     && entry.state == state
                     && (state != State::Collected || entry.row.attributes() == attributes);
@@ -164,7 +153,9 @@ impl Stripe {
                     slot.remove();
                     return (outcome(changed), effect);
                 }
-                entry.version = version;
+                if version != Version::UNKNOWN {
+                    entry.version = version;
+                }
                 if same {
                     return unaffected(Outcome::Unchanged);
                 }

@@ -217,3 +217,26 @@ fn c_38_an_event_visits_only_targets_of_its_namespace() {
         );
     }
 }
+
+#[test]
+fn a_watch_that_is_about_to_be_replaced_serves_only_whom_it_shows_enough() {
+    let shop = json!({"labelSelector": {"matchLabels": {"app": "shop"}}});
+    let (first, narrow) = watch(&Plan::new(), &[(labels(), shop.clone())]);
+    let (second, wide) = watch(
+        &first,
+        &[
+            (labels(), shop.clone()),
+            (labels(), json!({})),
+            (replicas(), shop),
+        ],
+    );
+    let serves = |watch: &Watch| {
+        ["team-a/t0", "team-a/t1", "team-a/t2"].map(|name| {
+            let target = second.target(&key(name)).expect("it is planned");
+            watch.serves(target.collection().expect("it collects"))
+        })
+    };
+    // The second target wants objects it does not show, the third wants more of each object.
+    assert_eq!(serves(&narrow), [true, false, false]);
+    assert_eq!(serves(&wide), [true, true, true]);
+}

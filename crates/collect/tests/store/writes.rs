@@ -133,7 +133,8 @@ fn versions_that_cannot_be_compared_are_taken_in_their_order() {
     let bench = bench();
     bench.put(WEB, 5, 5);
     assert_eq!(bench.put(WEB, 0, 6), Outcome::Changed);
-    assert_eq!(bench.put(WEB, 1, 7), Outcome::Changed);
+    assert_eq!(bench.put(WEB, 4, 7), Outcome::Stale);
+    assert_eq!(bench.put(WEB, 6, 8), Outcome::Changed);
     assert_eq!(bench.feed.delete(Version::UNKNOWN, WEB), Outcome::Changed);
     assert!(bench.rows().is_empty());
 }
