@@ -13,12 +13,11 @@ mod source;
 
 use kollect_api::profile::ExportMode;
 use kollect_api::{KollectProfile, meta};
-use kollect_expr::{Output, ReadSet};
+use kollect_expr::ReadSet;
 use kollect_inventory::{Attributes, AttributesBuffer};
 use serde_json::Value;
-use smallvec::SmallVec;
 
-use self::attribute::Attribute;
+use self::attribute::{Attribute, Values};
 use self::source::Source;
 use crate::prune::ObjectCopy;
 use crate::redact::{Redactor, ScrubKeys};
@@ -129,9 +128,9 @@ impl Extractor {
         buffer: &'b mut AttributesBuffer,
     ) -> Result<Attributes<'b>, ExtractError> {
         let source = Source::new(object);
-        let mut values: SmallVec<[Option<Output<'_>>; 16]> = SmallVec::new();
+        let mut values = Values::new();
         for attribute in &self.attributes {
-            values.push(attribute.evaluate(&source)?);
+            attribute.evaluate(&source, &mut values)?;
         }
         let copy = match &self.copy {
             Some(Ok(copy)) => Some((copy, copy.prune(object)?)),
@@ -158,8 +157,9 @@ impl Extractor {
             },
         };
         let written = self.columns.iter().try_for_each(&mut write);
+        let fits = redactor.fits_for_certain();
         let attributes = buffer.view();
-        if written.is_err() || attributes.json_len() > self.max_row_bytes {
+        if written.is_err() || (!fits && attributes.json_len() > self.max_row_bytes) {
             return Err(ExtractError::TooLarge {
                 limit: self.max_row_bytes,
             });

@@ -141,13 +141,18 @@ impl KeyClass {
     }
 }
 
+/// The most bytes of text that one counted byte becomes: the digits of a number.
+const MOST_PER_COUNTED: usize = 24;
+
 /// Writes values without what must not be seen, up to the size of a row.
 ///
 /// The size is counted as the least the JSON text can be, so running out of it means that the row
-/// is too large for certain; escapes are counted by whoever looks at the text at the end.
+/// is too large for certain; whether escapes and digits make it so is only worth a look if
+/// [`Redactor::fits_for_certain`] does not say otherwise.
 #[derive(Debug)]
 pub(crate) struct Redactor<'k> {
     keys: &'k ScrubKeys,
+    most: usize,
     left: usize,
 }
 
@@ -155,8 +160,14 @@ impl<'k> Redactor<'k> {
     pub(crate) fn new(keys: &'k ScrubKeys, most_bytes: usize) -> Self {
         Redactor {
             keys,
+            most: most_bytes,
             left: most_bytes,
         }
+    }
+
+    /// Whether what was written is within the limit, however much of it needed escapes.
+    pub(crate) fn fits_for_certain(&self) -> bool {
+        self.most - self.left < self.most / MOST_PER_COUNTED
     }
 
     /// Counts `bytes` of JSON text.

@@ -67,7 +67,7 @@ impl ScrubKeys {
     /// Whether a key is sensitive.
     pub fn matches(&self, key: &str) -> bool {
         if key.is_ascii() && self.short.is_empty() {
-            return self.ascii_ends_sensitively(key);
+            return self.ascii_ends_sensitively(key.trim().as_bytes());
         }
         let folded = fold(key);
         let singular = folded.strip_suffix('s').unwrap_or(&folded);
@@ -78,8 +78,8 @@ impl ScrubKeys {
     }
 
     /// The same answer for the usual case, from the last letter backwards and without a copy.
-    fn ascii_ends_sensitively(&self, key: &str) -> bool {
-        let mut letters = backwards(key.trim().as_bytes());
+    fn ascii_ends_sensitively(&self, key: &[u8]) -> bool {
+        let mut letters = backwards(key);
         let whole = letters.clone();
         match letters.next() {
             Some(b's') => self.ends_with_suffix(&letters) || self.ends_with_suffix(&whole),

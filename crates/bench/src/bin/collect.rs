@@ -1,0 +1,298 @@
+//! Collection on a real API server: how long the operator takes to know everything, and what it
+//! needs for that.
+
+use std::{
+    env,
+    path::PathBuf,
+    process::{Child, Command, ExitCode, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use kollect_api::crd;
+use kollect_bench::{bar, load, process};
+use kollect_testkit::{Cluster, ControlPlane, control_plane::Options};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+/// Writers at the same time.
+const WRITERS: usize = 32;
+
+fn main() -> Result<ExitCode> {
+    let mut arguments = env::args().skip(1);
+    let number = |text: Option<String>, default| text.map_or(Ok(default), |text| text.parse());
+    let objects: usize = number(arguments.next(), 10_000)?;
+    let namespaces: usize = number(arguments.next(), 10)?;
+    let kollect = env::var_os("KOLLECT_BINARY").map(PathBuf::from);
+    let kollect = kollect.context("KOLLECT_BINARY must name the kollect program")?;
+
+    println!("starting a control plane");
+    let plane = ControlPlane::start_with(Options { controllers: false })?;
+    let cluster = plane.cluster();
+    let definitions: Vec<_> = crd::all_yaml().into_iter().map(|file| file.yaml).collect();
+    cluster.apply(&definitions.join("---\n"))?;
+    cluster.kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd",
+        "--all",
+    ])?;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let client = runtime.block_on(async { cluster.client(cluster.admin()) })?;
+    runtime.block_on(fill(&client, cluster, objects, namespaces))?;
+    let bare = runtime.block_on(bare_list(&client, objects))?;
+    println!("a bare list of {objects} Deployments takes {bare:.2?}");
+    cluster.apply(&load::profile().to_string())?;
+    cluster.apply(&load::target(namespaces).to_string())?;
+
+    // The first start and a restart: the second one must not need more than the first.
+    let mut runs = Vec::new();
+    for which in ["first start", "restart"] {
+        clear_status(cluster)?;
+        let started = Instant::now();
+        let operator = Operator::start(&kollect, cluster)?;
+        let synced = wait_for(cluster, objects, started)?;
+        thread::sleep(Duration::from_secs(3));
+        let steady = process::usage(operator.pid())?;
+        let per_row = operator.metric("kollect_store_bytes")? / f64_of(objects);
+        println!(
+            "{which}: complete after {synced:.2?}, peak {:.1} MiB, steady {:.1} MiB, {:.2} CPU s, \
+             {per_row:.0} B per row",
+            steady.peak, steady.resident, steady.cpu,
+        );
+        if which == "restart" {
+            let changes = objects.min(5_000);
+            let rate = churn(&runtime, &client, &operator, changes, namespaces)?;
+            println!("churn: {rate:.0} changes/s from API server to row ({changes} changes)");
+        }
+        runs.push((synced, steady, per_row));
+    }
+    let (synced, steady, per_row) = runs[0];
+    let (_, restarted, _) = runs[1];
+    // Between the two sizes the bar grows with the objects.
+    let most_memory = 64.0 + (256.0 - 64.0) * (f64_of(objects) - 10_000.0).max(0.0) / 90_000.0;
+    Ok(bar::report(&[
+        bar::Bar {
+            name: "initial sync against a bare list",
+            figure: synced.as_secs_f64() / bare.as_secs_f64(),
+            most: 1.5,
+            unit: "x",
+        },
+        bar::Bar {
+            name: "peak memory",
+            figure: steady.peak,
+            most: most_memory,
+            unit: "MiB",
+        },
+        bar::Bar {
+            name: "peak memory of a restart against steady",
+            figure: restarted.peak / steady.resident,
+            most: 2.0,
+            unit: "x",
+        },
+        bar::Bar {
+            name: "memory per row",
+            figure: per_row,
+            most: 500.0,
+            unit: "B",
+        },
+    ]))
+}
+
+/// Creates the load.
+async fn fill(client: &Client, cluster: &Cluster, objects: usize, namespaces: usize) -> Result<()> {
+    println!("creating {objects} Deployments in {namespaces} namespace(s)");
+    for at in 0..namespaces {
+        let name = load::namespace(at, namespaces);
+        let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        cluster.apply(&manifest.to_string())?;
+    }
+    let started = Instant::now();
+    let every = (objects / 10).max(1);
+    stream::iter(0..objects)
+        .map(|index| {
+            let api: Api<Deployment> =
+                Api::namespaced(client.clone(), &load::namespace(index, namespaces));
+            async move {
+                let object = serde_json::from_value(load::deployment(index, namespaces))?;
+                api.create(&PostParams::default(), &object).await?;
+                if index % every == 0 {
+                    println!("    {index} after {:.0?}", started.elapsed());
+                }
+                anyhow::Ok(())
+            }
+        })
+        .buffer_unordered(WRITERS)
+        .try_collect::<()>()
+        .await
+}
+
+/// The time of a plain client to list everything, the best of three.
+async fn bare_list(client: &Client, objects: usize) -> Result<Duration> {
+    let api: Api<Deployment> = Api::all(client.clone());
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let started = Instant::now();
+        let (mut seen, mut parameters) = (0, ListParams::default().limit(500));
+        loop {
+            let page = api.list(&parameters).await?;
+            seen += page.items.len();
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => break,
+            }
+        }
+        if seen < objects {
+            bail!("the list shows {seen} of {objects} objects");
+        }
+        best = best.min(started.elapsed());
+    }
+    Ok(best)
+}
+
+fn clear_status(cluster: &Cluster) -> Result<()> {
+    cluster
+        .kubectl(&[
+            "patch",
+            "kollecttarget",
+            "deploy",
+            "-n",
+            "load-000",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            r#"{"status":null}"#,
+        ])
+        .map(|_| ())
+}
+
+/// Waits until the target says that it has all rows.
+fn wait_for(cluster: &Cluster, objects: usize, started: Instant) -> Result<Duration> {
+    let api = cluster.api(cluster.admin())?;
+    let path = "/apis/kollect.dev/v1alpha1/namespaces/load-000/kollecttargets/deploy";
+    loop {
+        let target: Value = api.get(path)?;
+        if target["status"]["collectedCount"] == objects {
+            return Ok(started.elapsed());
+        }
+        if started.elapsed() > Duration::from_mins(5) {
+            bail!(
+                "the target is not complete after five minutes: {}",
+                target["status"]
+            );
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Changes objects as fast as the API server takes it, and counts until all have arrived.
+fn churn(
+    runtime: &tokio::runtime::Runtime,
+    client: &Client,
+    operator: &Operator,
+    changes: usize,
+    namespaces: usize,
+) -> Result<f64> {
+    let before = operator.metric("kollect_watch_events_total")?;
+    let started = Instant::now();
+    runtime.block_on(
+        stream::iter(0..changes)
+            .map(|index| {
+                let api: Api<Deployment> =
+                    Api::namespaced(client.clone(), &load::namespace(index, namespaces));
+                async move {
+                    let patch = json!({"spec": {"replicas": index % 7 + 20}});
+                    let name = format!("app-{index:06}");
+                    api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                        .await
+                        .map(|_| ())
+                }
+            })
+            .buffer_unordered(WRITERS)
+            .try_collect::<()>(),
+    )?;
+    while operator.metric("kollect_watch_events_total")? - before < f64_of(changes) {
+        if started.elapsed() > Duration::from_mins(2) {
+            bail!("not all changes arrived within two minutes");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(f64_of(changes) / started.elapsed().as_secs_f64())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "far below what a float holds exactly"
+)]
+fn f64_of(number: usize) -> f64 {
+    number as f64
+}
+
+/// A running operator; dropping it ends it.
+struct Operator {
+    child: Child,
+    port: u16,
+}
+
+impl Operator {
+    fn start(kollect: &PathBuf, cluster: &Cluster) -> Result<Self> {
+        let port = kollect_testkit::ports::free()?;
+        let child = Command::new(kollect)
+            .args([
+                "operator",
+                "--metrics-secure=false",
+                "--health-probe-bind-address=0",
+            ])
+            .arg(format!("--metrics-bind-address=127.0.0.1:{port}"))
+            .arg("--target-count-resync=1s")
+            .arg("--collect-metrics-sample-interval=1ms")
+            .arg("--kubeconfig")
+            .arg(cluster.kubeconfig())
+            .env("RUST_LOG", "warn")
+            .stdout(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", kollect.display()))?;
+        Ok(Self { child, port })
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The sum of all series of a metric.
+    fn metric(&self, name: &str) -> Result<f64> {
+        let client = kollect_testkit::http::Client::plain(self.port);
+        let text = client.request("GET", "/metrics", None)?;
+        let text = String::from_utf8(text.body)?;
+        let of_name = |line: &&str| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with([' ', '{']))
+        };
+        let values = text
+            .lines()
+            .filter(of_name)
+            .filter_map(|line| line.rsplit(' ').next());
+        let values: Vec<f64> = values.filter_map(|value| value.parse().ok()).collect();
+        if values.is_empty() {
+            bail!("the operator publishes no {name}");
+        }
+        Ok(values.iter().sum())
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,12 @@
+//! What the benchmarks have in common: workloads, measuring, and bars that must hold.
+//!
+//! Figures are ratios within one run: times of two things measured alternately on the same
+//! machine, so that a busy or slow one changes both. Times and allocations are measured by
+//! different programs, because counting allocations costs more the more there are, and would
+//! flatter whatever avoids them.
+
+pub mod bar;
+pub mod load;
+pub mod measure;
+pub mod process;
+pub mod workload;
