@@ -7,14 +7,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use kollect_testkit::process::{Process, Program};
 use kollect_testkit::progress::{human, say};
+use kollect_testkit::wait::eventually;
 use kollect_testkit::{Cluster, ControlPlane};
 
 use crate::{codegen, workspace};
 
 const INTRODUCTION: &str = "\
-This starts etcd, kube-apiserver and kube-controller-manager on loopback and applies Kollect's
-kinds and samples. It takes about ten seconds; the first time on a machine the servers are
+This starts etcd, kube-apiserver and kube-controller-manager on loopback, applies Kollect's
+kinds and samples and runs the operator. It takes about ten seconds; the first time on a machine the servers are
 compiled before, about 7 minutes on two cores.";
 
 #[derive(Args)]
@@ -47,11 +49,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ])?;
     apply(cluster, &workspace::root().join("deploy/samples"))?;
     show(cluster)?;
+    let operator = operator(&control_plane)?;
+    collect(cluster)?;
 
     if !arguments.once {
         invite(&control_plane);
         wait_for_ctrl_c()?;
     }
+    drop(operator);
     drop(control_plane);
     println!("\nThe servers are stopped and their data is removed.");
     Ok(())
@@ -72,6 +77,74 @@ fn apply(cluster: &Cluster, dir: &Path) -> Result<()> {
         "{shown}: {} objects applied",
         applied.lines().count()
     ));
+    Ok(())
+}
+
+/// Builds and starts the operator.
+fn operator(control_plane: &ControlPlane) -> Result<Process> {
+    say("building kollect");
+    workspace::execute(&mut workspace::cargo(&[
+        "build",
+        "--quiet",
+        "-p",
+        "kollect-cli",
+    ])?)?;
+    let program = Program::new("kollect", workspace::target_dir()?.join("debug/kollect"))
+        .arg("operator")
+        .arg("--health-probe-bind-address=0")
+        .arg("--target-count-resync=1s")
+        .flag("--kubeconfig", control_plane.cluster().kubeconfig());
+    program.spawn(control_plane.directory())
+}
+
+/// Lets a team have some workloads, and shows how they become rows.
+fn collect(cluster: &Cluster) -> Result<()> {
+    for (name, image) in [
+        ("api", "registry.example/api:1.4.2"),
+        ("web", "registry.example/web:2.0.0"),
+    ] {
+        cluster.kubectl(&[
+            "create",
+            "deployment",
+            name,
+            "--image",
+            image,
+            "-n",
+            "team-a",
+        ])?;
+    }
+    cluster.kubectl(&[
+        "create",
+        "service",
+        "clusterip",
+        "api",
+        "--tcp=80:8080",
+        "-n",
+        "team-a",
+    ])?;
+    let get = [
+        "get",
+        "kollecttargets",
+        "deployments",
+        "services",
+        "-n",
+        "team-a",
+    ];
+    let counted: &[&str] = &[
+        &get[..],
+        &["-o", "jsonpath={.items[*].status.collectedCount}"],
+    ]
+    .concat();
+    eventually("rows of the team's targets", || {
+        let counts = cluster.kubectl(counted)?;
+        ensure!(counts == "2 1", "counted {counts:?}");
+        Ok(())
+    })?;
+    println!(
+        "\n$ kubectl {}\n{}",
+        get.join(" "),
+        cluster.kubectl(&get)?.trim_end()
+    );
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! Everything that Kollect promises about its API is here and nowhere else:
 //!
 //! * the types, one module per kind, whose schemas become the CRDs ([`crd`]);
-//! * the shared words: [`condition`], [`reference`], [`selector`], [`duration`], [`meta`];
+//! * the shared words: [`condition`], [`mod@reference`], [`selector`], [`duration`], [`meta`];
 //! * [`effective`]: which value is in force when several places may set it;
 //! * [`rules`]: what makes an object valid, alone and under the scopes around it. Webhook, command
 //!   line and reconcilers call the same functions;
