@@ -1,6 +1,7 @@
 //! What rows profiles make of objects.
 
 mod better;
+mod docs;
 mod events;
 mod laws;
 mod series;

@@ -55,9 +55,14 @@ pub(crate) fn read<T: DeserializeOwned>(name: &str) -> T {
         .join("tests/data/extract")
         .join(name);
     let text = std::fs::read_to_string(&path).expect("the file is there");
+    yaml(&text)
+}
+
+/// Reads YAML in which only `true` and `false` are booleans.
+pub(crate) fn yaml<T: DeserializeOwned>(text: &str) -> T {
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(&text, options)
-        .unwrap_or_else(|error| panic!("{name}: {error}"))
+    serde_saphyr::from_str_with_options(text, options)
+        .unwrap_or_else(|error| panic!("{error} in {text}"))
 }
 
 /// A profile from its spec.
