@@ -93,7 +93,7 @@ fn operator(control_plane: &ControlPlane) -> Result<Process> {
         .arg("operator")
         .arg("--health-probe-bind-address=0")
         .arg("--target-count-resync=1s")
-        .flag("--kubeconfig", control_plane.cluster().kubeconfig());
+        .flag("kubeconfig", control_plane.cluster().kubeconfig());
     program.spawn(control_plane.directory())
 }
 
