@@ -1,6 +1,4 @@
-//! What comes out of the decoder: objects reduced to what is read of them, and events.
-
-use std::fmt;
+//! What comes out of the decoder: objects reduced to what is read of them.
 
 use kollect_api::GroupVersionKind;
 use serde_json::Value;
@@ -95,41 +93,6 @@ impl From<&GroupVersionKind> for ObjectType {
     }
 }
 
-/// One line of a watch.
-#[derive(Debug, Clone, PartialEq)]
-pub enum WatchEvent {
-    /// The object is there, new or changed.
-    Applied(DecodedObject),
-    /// The object is gone; this is its last state.
-    Deleted(DecodedObject),
-    /// Nothing happened up to this version.
-    Bookmark {
-        /// Where to resume.
-        resource_version: String,
-        /// All objects that existed at the start of the watch have been sent.
-        initial_events_end: bool,
-    },
-    /// The server ends the watch.
-    Failed(ApiStatus),
-}
-
-/// An error of the API server.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ApiStatus {
-    /// HTTP status, 410 if the version to resume from is too old.
-    pub code: u16,
-    /// The reason as one word, for example `Expired`.
-    pub reason: String,
-    /// The server's words.
-    pub message: String,
-}
-
-impl fmt::Display for ApiStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.code, self.reason, self.message)
-    }
-}
-
 /// Bytes that are not what they should be. Positions, never content: bytes may hold secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -151,9 +114,6 @@ pub enum DecodeError {
     /// An object without `metadata.name`.
     #[error("the object has no metadata.name")]
     NoName,
-    /// JSON, but not an event of a watch.
-    #[error("not a watch event with a known type and an object")]
-    NotAnEvent,
 }
 
 impl DecodeError {
@@ -164,16 +124,15 @@ impl DecodeError {
             DecodeError::Truncated => "the text ends too early",
             DecodeError::NotAnObject => "this is no Kubernetes object",
             DecodeError::NoName => "there is no metadata.name",
-            DecodeError::NotAnEvent => "this is no watch event",
         }
     }
 
-    /// The position of an error of the parser, or `shape` if the text is JSON of another shape.
-    pub(crate) fn from_json(error: &serde_json::Error, shape: DecodeError) -> Self {
+    /// The position of an error of the parser, without its words.
+    pub(crate) fn from_json(error: &serde_json::Error) -> Self {
         if error.is_eof() {
             DecodeError::Truncated
         } else if error.is_data() {
-            shape
+            DecodeError::NotAnObject
         } else {
             DecodeError::Syntax {
                 line: error.line(),

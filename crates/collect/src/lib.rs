@@ -8,7 +8,7 @@
 //!
 //! | Module | Its one job |
 //! | --- | --- |
-//! | [`projection`], [`decode`] | decode only what is read of an object or a watch event |
+//! | [`projection`], [`decode`] | decode only what is read of an object |
 //! | [`extract`] | a compiled profile: object in, attributes of the row out |
 //! | [`helm_release`] | the release document inside a Secret of Helm |
 //! | [`prune`] | the copy of the object in a row: what is kept and what is removed |
@@ -37,7 +37,7 @@ pub mod series;
 pub mod store;
 pub mod watch;
 
-pub use decode::{ApiStatus, DecodeError, DecodedObject, ObjectType, WatchEvent};
+pub use decode::{DecodeError, DecodedObject, ObjectType};
 pub use extract::{ExtractError, Extractor};
 pub use projection::Projection;
 pub use redact::ScrubKeys;

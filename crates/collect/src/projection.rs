@@ -8,7 +8,6 @@
 //!
 //! Beside the reads it was made from, a projection always keeps the identity of the object.
 
-mod event;
 mod plan;
 mod seed;
 
@@ -19,7 +18,7 @@ use serde_json::Value;
 
 use self::plan::Plan;
 use self::seed::Place;
-use crate::decode::{DecodeError, DecodedObject, ObjectType, WatchEvent};
+use crate::decode::{DecodeError, DecodedObject, ObjectType};
 
 /// What is kept of the metadata whatever else is read.
 const IDENTITY: [&str; 4] = ["name", "namespace", "resourceVersion", "uid"];
@@ -29,7 +28,6 @@ const IDENTITY: [&str; 4] = ["name", "namespace", "resourceVersion", "uid"];
 pub struct Projection {
     reads: ReadSet,
     plan: Plan,
-    bookmark: Plan,
     /// Members that are known without looking, as far as they are read.
     object_type: Vec<(&'static str, Value)>,
 }
@@ -59,7 +57,6 @@ impl Projection {
                 .filter(|(name, _)| plan.keeps(name))
                 .map(|(name, value)| (name, Value::String(value)))
                 .collect(),
-            bookmark: event::bookmark_plan(),
             reads,
             plan,
         }
@@ -82,13 +79,8 @@ impl Projection {
         let value = Place(&self.plan)
             .deserialize(&mut parser)
             .and_then(|value| parser.end().map(|()| value))
-            .map_err(|error| DecodeError::from_json(&error, DecodeError::NotAnObject))?;
+            .map_err(|error| DecodeError::from_json(&error))?;
         self.complete(value)
-    }
-
-    /// Decodes one line of a watch.
-    pub fn decode_event(&self, json: &[u8]) -> Result<WatchEvent, DecodeError> {
-        event::decode(self, json)
     }
 
     /// Sets the type of an object and checks that it has a name.

@@ -68,9 +68,11 @@ fn value() -> impl Strategy<Value = Value> {
         select(&TEXTS[..]).prop_map(Value::from),
     ];
     scalar.prop_recursive(4, 48, 5, |inner| {
+        let entry = (select(&TEXTS[..]), inner.clone());
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
             members(inner).prop_map(Value::Object),
+            entry.prop_map(|(name, value)| json!({"name": name, "value": value})),
         ]
     })
 }
@@ -81,7 +83,13 @@ fn members(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<Str
 }
 
 fn object() -> impl Strategy<Value = Value> {
-    (members(value()), members(value())).prop_map(|(mut object, mut metadata)| {
+    let parts = prop::collection::vec((select(&["spec", "status", "data"][..]), value()), 0..4);
+    (members(value()), members(value()), parts).prop_map(|(mut object, mut metadata, parts)| {
+        object.extend(
+            parts
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value)),
+        );
         metadata.insert("name".into(), "n".into());
         object.insert("metadata".into(), metadata.into());
         object.insert("apiVersion".into(), "v1".into());
@@ -168,9 +176,9 @@ fn export() -> impl Strategy<Value = Value> {
         });
     let program = select(
         &[
-            "[]",
-            "'/spec/a'",
             "has(object.data) ? ['/status'] : ['/spec', '/metadata/labels']",
+            "has(object.a) ? '/spec' : null",
+            "'/spec/a'",
             "object.spec.a",
             "1",
         ][..],
@@ -180,7 +188,7 @@ fn export() -> impl Strategy<Value = Value> {
         any::<(bool, bool)>(),
         prop::collection::vec(pointer, 0..3),
         prop::collection::vec(json_path(), 0..2),
-        prop::option::weighted(0.3, program),
+        prop::option::of(program),
         prop::option::of(select(&["GitOps", "ArgoCD", "Flux"][..])),
     )
         .prop_map(

@@ -1,8 +1,8 @@
 //! What rows profiles make of objects.
 
 mod better;
+mod decoding;
 mod docs;
-mod events;
 mod laws;
 mod series;
 mod support;

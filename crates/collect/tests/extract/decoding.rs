@@ -1,10 +1,10 @@
-//! Objects and watch events from bytes.
+//! Objects from bytes.
 
 use std::collections::BTreeMap;
 
 use kollect_api::GroupVersionKind;
 use kollect_collect::extract::Settings;
-use kollect_collect::{ApiStatus, DecodeError, Extractor, ObjectType, Projection, WatchEvent};
+use kollect_collect::{DecodeError, Extractor, ObjectType, Projection};
 use kollect_expr::ReadSet;
 use serde_json::{Value, json};
 
@@ -122,55 +122,8 @@ fn metadata_alone_is_enough_for_some_profiles() {
 }
 
 #[test]
-fn events() {
-    let projection = projection(&["$.spec.replicas"]);
-    let object = r#"{"kind":"Deployment","metadata":{"name":"web","uid":"u","resourceVersion":"7","managedFields":[]},"spec":{"replicas":3,"x":1}}"#;
-    let reduced = json!({"metadata": {"name": "web", "uid": "u", "resourceVersion": "7"}, "spec": {"replicas": 3}});
-    let decode = |line: String| projection.decode_event(line.as_bytes());
-    for kind in ["ADDED", "MODIFIED", "DELETED"] {
-        let usual = format!(r#"{{"type":"{kind}","object":{object}}}"#);
-        let reversed = format!(r#"{{"more":[1],"object":{object},"type":"{kind}"}}"#);
-        for line in [usual, reversed] {
-            let (is_deleted, found) = match decode(line).expect("an event") {
-                WatchEvent::Applied(object) => (false, object),
-                WatchEvent::Deleted(object) => (true, object),
-                other => panic!("{other:?}"),
-            };
-            assert_eq!(is_deleted, kind == "DELETED");
-            assert_eq!(found.value(), &reduced);
-        }
-    }
-
-    let bookmark = |annotations: &str| {
-        decode(format!(
-            r#"{{"type":"BOOKMARK","object":{{"kind":"Deployment","metadata":{{"resourceVersion":"12","annotations":{annotations}}},"spec":{{}}}}}}"#
-        ))
-    };
-    for (annotations, initial_events_end) in [
-        ("null", false),
-        ("{}", false),
-        (r#"{"k8s.io/initial-events-end":"true"}"#, true),
-    ] {
-        let expected = WatchEvent::Bookmark {
-            resource_version: "12".into(),
-            initial_events_end,
-        };
-        assert_eq!(bookmark(annotations), Ok(expected));
-    }
-
-    let error = r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
-    let status = ApiStatus {
-        code: 410,
-        reason: "Expired".into(),
-        message: "too old resource version".into(),
-    };
-    assert_eq!(status.to_string(), "410 Expired: too old resource version");
-    assert_eq!(decode(error.into()), Ok(WatchEvent::Failed(status)));
-}
-
-#[test]
 fn bytes_that_are_something_else_are_refused_without_showing_them() {
-    use DecodeError::{NoName, NotAnEvent, NotAnObject, Truncated};
+    use DecodeError::{NoName, NotAnObject, Truncated};
 
     let projection = projection(&["$.spec.replicas"]);
     let objects: [(&[u8], DecodeError); 9] = [
@@ -201,23 +154,6 @@ fn bytes_that_are_something_else_are_refused_without_showing_them() {
         assert_eq!(error, expected, "{}", String::from_utf8_lossy(bytes));
         assert!(!error.to_string().contains("s3cr3t"), "{error}");
     }
-    let events: [&[u8]; 8] = [
-        b"[]",
-        b"{}",
-        b"{\"type\":\"ADDED\"}",
-        b"{\"object\":{\"metadata\":{\"name\":\"a\"}}}",
-        b"{\"type\":\"s3cr3t\",\"object\":{}}",
-        b"{\"type\":5,\"object\":{}}",
-        b"null",
-        b"\"s3cr3t\"",
-    ];
-    for bytes in events {
-        let error = projection.decode_event(bytes).expect_err("no event");
-        assert_eq!(error, NotAnEvent, "{}", String::from_utf8_lossy(bytes));
-        assert!(!error.to_string().contains("s3cr3t"), "{error}");
-    }
-    let list = projection.decode_event(b"{\"type\":\"ADDED\",\"object\":[]}");
-    assert_eq!(list, Err(NotAnObject));
 }
 
 #[test]
