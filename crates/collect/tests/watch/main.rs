@@ -1,7 +1,6 @@
 //! Sources on a real API server. After every scenario the consumer's state equals a fresh list.
 
 mod faults;
-mod figures;
 mod lifecycle;
 mod listing;
 mod mirror;
