@@ -176,6 +176,16 @@ impl<'k> Redactor<'k> {
         Ok(())
     }
 
+    /// Whether this value must not be shown under this key.
+    fn hides(&self, key: &str, node: Node<'_>) -> bool {
+        if node.is_map() {
+            KeyClass::of(key, self.keys).hides(node)
+        } else {
+            // Only maps are references, and most members are none.
+            !node.is_bool() && self.keys.matches(key)
+        }
+    }
+
     /// Writes a value; what is inside it is redacted, the value itself has no key yet.
     pub(crate) fn write(&mut self, slot: Slot<'_, String>, node: Node<'_>) -> Result<(), RowFull> {
         match node {
@@ -194,10 +204,10 @@ impl<'k> Redactor<'k> {
     fn value(&mut self, slot: Slot<'_, String>, value: &Value) -> Result<(), RowFull> {
         match value {
             Value::Object(members) => {
+                let name = || members.get("name").and_then(Value::as_str);
                 let sorted = in_key_order(members);
-                let entry = members.get("name").and_then(Value::as_str);
                 let members = sorted.map(|(key, value)| (key.as_str(), Node::Value(value)));
-                self.members(slot, entry, members)
+                self.members(slot, name, members)
             }
             Value::Array(items) => self.items(slot, items.iter().map(Node::Value)),
             Value::String(text) => self.text(slot, text),
@@ -215,13 +225,15 @@ impl<'k> Redactor<'k> {
             Output::String(text) => return self.text(slot, text),
             Output::List(items) => return self.items(slot, items.iter().map(Node::from)),
             Output::Map(members) => {
-                let entry = members.iter().find_map(|(key, value)| match value {
-                    Output::String(text) if key == "name" => Some(&**text),
-                    Output::Borrowed(Value::String(text)) if key == "name" => Some(text.as_str()),
-                    _ => None,
-                });
+                let name = || {
+                    members.iter().find_map(|(key, value)| match value {
+                        Output::String(text) if key == "name" => Some(&**text),
+                        Output::Borrowed(Value::String(text)) if key == "name" => Some(&**text),
+                        _ => None,
+                    })
+                };
                 let members = members.iter().map(|(key, value)| (&**key, value.into()));
-                return self.members(slot, entry, members);
+                return self.members(slot, name, members);
             }
             Output::Null => slot.null(),
             Output::Bool(flag) => slot.bool(*flag),
@@ -254,11 +266,11 @@ impl<'k> Redactor<'k> {
         Ok(())
     }
 
-    /// Writes a map whose members come in key order. `entry` is its text `name`, if it has one.
+    /// Writes a map whose members come in key order. `name` finds its text `name`, if it has one.
     fn members<'v>(
         &mut self,
         slot: Slot<'_, String>,
-        entry: Option<&str>,
+        name: impl Fn() -> Option<&'v str>,
         members: impl Iterator<Item = (&'v str, Node<'v>)>,
     ) -> Result<(), RowFull> {
         self.count(2)?;
@@ -266,7 +278,7 @@ impl<'k> Redactor<'k> {
         for (key, node) in members {
             let named_secret = key == "value"
                 && !node.is_bool()
-                && entry.is_some_and(|name| self.keys.matches(name));
+                && name().is_some_and(|name| self.keys.matches(name));
             if named_secret {
                 self.count(key.len() + 3)?;
                 self.hide(object.member(key), Reason::SensitiveKey)?;
@@ -286,7 +298,7 @@ impl<'k> Redactor<'k> {
     ) -> Result<(), RowFull> {
         self.count(key.len() + 3)?;
         let slot = object.member(key);
-        if KeyClass::of(key, self.keys).hides(node) {
+        if self.hides(key, node) {
             self.hide(slot, Reason::SensitiveKey)
         } else {
             self.write(slot, node)

@@ -20,6 +20,15 @@ fn extractor(attributes: &[(&str, &str)]) -> Extractor {
     Extractor::new(&simple_profile(attributes), &Settings::default())
 }
 
+/// One extractor and one decoder serve all workers.
+#[test]
+fn what_is_compiled_is_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Extractor>();
+    shared::<kollect_collect::Projection>();
+    shared::<kollect_collect::Series>();
+}
+
 /// A Secret with this release document, compressed.
 fn release(document: &[u8]) -> Value {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
