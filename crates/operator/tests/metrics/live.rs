@@ -8,15 +8,19 @@ use kollect_operator::{
     controller::{Controller, Settings},
     metrics::{Metrics, Readiness},
 };
-use kollect_testkit::{Cluster, wait::eventually};
+use kollect_testkit::{Cluster, ControlPlane, control_plane::Options, wait::eventually};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collection_shows_in_its_metrics() -> Result<()> {
-    let cluster = spawn_blocking(Cluster::shared).await??;
-    let namespace = spawn_blocking(move || prepare(cluster)).await??;
+    // A cluster of its own: the numbers are about everything that is collected in it.
+    let start = || ControlPlane::start_with(Options { controllers: false });
+    let plane = spawn_blocking(start).await??;
+    let cluster = plane.cluster().clone();
+    let prepared = cluster.clone();
+    let namespace = spawn_blocking(move || prepare(&prepared)).await??;
     let stop = CancellationToken::new();
     let client = cluster.client(cluster.admin())?;
     let controller = Controller::new(&client, Settings::default(), &stop);
