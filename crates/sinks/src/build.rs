@@ -1,0 +1,1 @@
+//! From a description and credentials to a sink.

@@ -1,0 +1,1 @@
+//! Which Secret feeds which backend.

@@ -1,0 +1,1 @@
+//! The guarded way to a server.

@@ -1,0 +1,1 @@
+//! Rows as files: formats, paths, indexes.

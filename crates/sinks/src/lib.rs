@@ -1,0 +1,46 @@
+//! Where rows go.
+//!
+//! A [`Sink`] takes the rows of inventories and makes its backend hold exactly them: all rows at
+//! first contact, changes afterwards if it can. Everything that backends have in common is here
+//! once: what a delivery is, which credentials feed which backend, the guarded way to a server,
+//! trust in certificates, and what may appear in an error text.
+//!
+//! ```text
+//! KollectDatabaseSink … ─> spec ─┐
+//! Secrets ──> credentials ───────┼─> build ─> Sink ─> deliver / retire / probe
+//! address policy ─> dial, tls ───┘
+//! ```
+//!
+//! | Module | Its one job |
+//! | --- | --- |
+//! | [`sink`] | the trait, deliveries and receipts |
+//! | [`error`] | what can go wrong, with its class |
+//! | [`spec`] | one description for the three kinds of sink |
+//! | [`secret`], [`credentials`] | secret values that cannot be printed; which Secret feeds which backend |
+//! | [`redact`] | what may leave in an error text |
+//! | [`dial`], [`tls`], [`http`] | the only way to a server |
+//! | [`build`] | from a description and credentials to a sink |
+//! | [`layout`] | rows as files: formats, paths, indexes |
+//! | [`memory`] | a sink without a backend, the reference for all others |
+//! | [`postgres`], [`git`] | the backends |
+
+pub mod build;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod credentials;
+pub mod dial;
+pub mod error;
+pub mod git;
+pub mod http;
+pub mod layout;
+pub mod memory;
+pub mod postgres;
+pub mod redact;
+pub mod secret;
+pub mod sink;
+pub mod spec;
+pub mod tls;
+
+pub use error::SinkError;
+pub use sink::{Appetite, Content, Delivery, InventoryId, InventoryScope, Receipt, Sink};
+pub use spec::SinkSpec;

@@ -1,0 +1,1 @@
+//! A sink without a backend, the reference for all others.

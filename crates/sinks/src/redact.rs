@@ -1,0 +1,1 @@
+//! What may leave in an error text.

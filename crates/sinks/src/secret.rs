@@ -1,0 +1,1 @@
+//! Secret values that cannot be printed.

@@ -1,0 +1,144 @@
+//! What a sink is.
+//!
+//! A sink is a projection of an inventory: after a delivery its backend holds the inventory's rows
+//! and, of this inventory, nothing else. It is not a log of calls, so repeating a delivery is
+//! always safe.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use kollect_api::sink::SinkType;
+use kollect_inventory::{Delta, Snapshot};
+
+use crate::error::SinkError;
+
+/// Which inventory rows belong to. Travels as values; no backend reads it out of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InventoryId {
+    /// Whose inventory it is.
+    pub scope: InventoryScope,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+/// Whose inventory it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum InventoryScope {
+    /// A `KollectInventory` in this namespace.
+    Namespace(String),
+    /// A `KollectClusterInventory`.
+    Cluster,
+}
+
+impl InventoryId {
+    /// A `KollectInventory`.
+    pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            scope: InventoryScope::Namespace(namespace.into()),
+            name: name.into(),
+        }
+    }
+
+    /// A `KollectClusterInventory`.
+    pub fn cluster(name: impl Into<String>) -> Self {
+        Self {
+            scope: InventoryScope::Cluster,
+            name: name.into(),
+        }
+    }
+
+    /// The namespace as columns, keys and paths show it: cluster inventories stand under the word
+    /// `cluster`.
+    pub fn namespace(&self) -> &str {
+        match &self.scope {
+            InventoryScope::Namespace(namespace) => namespace,
+            InventoryScope::Cluster => "cluster",
+        }
+    }
+}
+
+impl fmt::Display for InventoryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.scope {
+            InventoryScope::Namespace(namespace) => write!(f, "{namespace}/{}", self.name),
+            InventoryScope::Cluster => f.write_str(&self.name),
+        }
+    }
+}
+
+/// What a sink wants to be given once it is in step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appetite {
+    /// All rows, every time: it writes documents.
+    Everything,
+    /// Only what changed since the delivery it last accepted.
+    Changes,
+}
+
+/// Rows on their way to a sink.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// The inventory.
+    pub inventory: InventoryId,
+    /// `metadata.generation` of the inventory.
+    pub generation: i64,
+    /// When the delivery began; one value for everything it writes.
+    pub at: Timestamp,
+    /// The rows.
+    pub content: Content,
+    /// The size above which documents are split into parts; none means never. Only sinks that
+    /// write documents look at it.
+    pub max_document_bytes: Option<u64>,
+}
+
+/// The rows of a delivery.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// All rows. Whatever else the backend holds of this inventory has to go; no rows at all means
+    /// that everything has to go.
+    Everything(Snapshot),
+    /// What changed since the delivery that this sink last accepted. Only ever given to a sink with
+    /// [`Appetite::Changes`] that has accepted all rows before, in this process and with this
+    /// configuration. Deletes apply before upserts.
+    Changes(Arc<Delta>),
+}
+
+/// What a delivery did at the backend.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// Rows (or messages) written.
+    pub written: u64,
+    /// Rows removed.
+    pub removed: u64,
+    /// Bytes of rows handed to the backend.
+    pub bytes: u64,
+    /// What a person may want to know, such as a commit. Goes to logs and to the summary of the
+    /// command line, never into a status.
+    pub note: Option<String>,
+}
+
+/// A backend that can hold rows.
+///
+/// All methods may be called at the same time for different inventories, and at most one at a time
+/// for one inventory. Every call may be cancelled by dropping it: the backend then holds the state
+/// before or after, or the next delivery (a full one) puts it right. Deadlines are the caller's.
+#[async_trait]
+pub trait Sink: Send + Sync + fmt::Debug {
+    /// The backend.
+    fn sink_type(&self) -> SinkType;
+
+    /// What this sink, as configured, wants to be given.
+    fn appetite(&self) -> Appetite;
+
+    /// Makes the backend hold these rows.
+    async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError>;
+
+    /// Removes what the backend holds of an inventory that is no more, as far as that is the
+    /// backend's nature: rows go, documents and histories stay.
+    async fn retire(&self, inventory: &InventoryId) -> Result<Receipt, SinkError>;
+
+    /// Finds out whether the backend can be used, without changing anything there. Uses a
+    /// connection of its own and returns a sentence for people.
+    async fn probe(&self) -> Result<String, SinkError>;
+}
