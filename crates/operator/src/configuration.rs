@@ -7,9 +7,9 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kollect_api::{
-    GroupVersionKind, KollectClusterScope, KollectClusterTarget, KollectDatabaseSink,
-    KollectEventSink, KollectInventory, KollectProfile, KollectScope, KollectSnapshotSink,
-    KollectTarget, reference::SinkFamily,
+    GroupVersionKind, KollectClusterInventory, KollectClusterScope, KollectClusterTarget,
+    KollectConnectionTest, KollectDatabaseSink, KollectEventSink, KollectInventory, KollectProfile,
+    KollectScope, KollectSnapshotSink, KollectTarget, reference::SinkFamily,
 };
 use kollect_collect::{
     discovery::Resource as Served,
@@ -18,10 +18,10 @@ use kollect_collect::{
 };
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bell::Bell,
     sinks_behind::{Probes, probe},
     table::{Key, Shared, Table, TypedDecoder},
 };
@@ -115,13 +115,13 @@ where
 struct Context<'c> {
     server: &'c Arc<Server>,
     stop: &'c CancellationToken,
-    changed: Arc<Notify>,
+    changed: Arc<Bell>,
 }
 
 /// Everything users configured.
 pub struct Configuration {
-    /// Told about every change.
-    pub changed: Arc<Notify>,
+    /// Rung at every change.
+    pub changed: Arc<Bell>,
     /// Profiles.
     pub profiles: Kind<KollectProfile>,
     /// Targets of teams.
@@ -132,11 +132,18 @@ pub struct Configuration {
     pub scopes: Kind<KollectScope>,
     /// Ceilings of the platform.
     pub cluster_scopes: Kind<KollectClusterScope>,
-    /// Inventories, for the sinks behind targets.
+    /// Inventories of teams.
     pub inventories: Kind<KollectInventory>,
-    snapshot_sinks: Kind<KollectSnapshotSink>,
-    database_sinks: Kind<KollectDatabaseSink>,
-    event_sinks: Kind<KollectEventSink>,
+    /// Inventories of the platform.
+    pub cluster_inventories: Kind<KollectClusterInventory>,
+    /// Git and object stores.
+    pub snapshot_sinks: Kind<KollectSnapshotSink>,
+    /// Databases.
+    pub database_sinks: Kind<KollectDatabaseSink>,
+    /// Streams.
+    pub event_sinks: Kind<KollectEventSink>,
+    /// Probes that somebody asked for.
+    pub connection_tests: Kind<KollectConnectionTest>,
     namespaces: Kind<Namespace>,
     definitions: Kind<CustomResourceDefinition>,
 }
@@ -150,7 +157,7 @@ impl Configuration {
         tenant_mode: bool,
         stop: &CancellationToken,
     ) -> Self {
-        let changed = Arc::new(Notify::new());
+        let changed = Arc::new(Bell::default());
         let context = Context {
             server,
             stop,
@@ -169,6 +176,8 @@ impl Configuration {
             scopes: Kind::watch(&context, &scopes),
             cluster_scopes: Kind::watch(&context, cluster),
             inventories: Kind::watch(&context, &scopes),
+            cluster_inventories: Kind::watch(&context, cluster),
+            connection_tests: Kind::watch(&context, &scopes),
             snapshot_sinks: Kind::watch(&context, &scopes),
             database_sinks: Kind::watch(&context, &scopes),
             event_sinks: Kind::watch(&context, &scopes),
@@ -190,6 +199,8 @@ impl Configuration {
             && self.scopes.is_listed()
             && self.cluster_scopes.is_listed()
             && self.inventories.is_listed()
+            && self.cluster_inventories.is_listed()
+            && self.connection_tests.is_listed()
             && self.snapshot_sinks.is_listed()
             && self.database_sinks.is_listed()
             && self.event_sinks.is_listed()
@@ -206,6 +217,14 @@ impl Configuration {
             ("KollectScope", self.scopes.trouble()),
             ("KollectClusterScope", self.cluster_scopes.trouble()),
             ("KollectInventory", self.inventories.trouble()),
+            (
+                "KollectClusterInventory",
+                self.cluster_inventories.trouble(),
+            ),
+            ("KollectSnapshotSink", self.snapshot_sinks.trouble()),
+            ("KollectDatabaseSink", self.database_sinks.trouble()),
+            ("KollectEventSink", self.event_sinks.trouble()),
+            ("KollectConnectionTest", self.connection_tests.trouble()),
             ("Namespace", self.namespaces.trouble()),
         ];
         troubles
@@ -269,7 +288,8 @@ impl Configuration {
         facts
     }
 
-    fn namespace_listing(&self) -> NamespaceListing {
+    /// The namespaces, as far as they can be seen.
+    pub fn namespace_listing(&self) -> NamespaceListing {
         let known = self.namespaces.all().into_iter().map(|namespace| {
             let meta = &namespace.metadata;
             let facts = NamespaceFacts {

@@ -13,7 +13,7 @@ use kollect_collect::{
     extract,
     plan::{self, KindFact, Plan, World},
     store::Store,
-    watch::Class,
+    watch::{Class, Server},
 };
 use kube::Client;
 use tokio::{
@@ -64,7 +64,9 @@ impl Default for Settings {
 
 /// The control loop.
 pub struct Controller {
-    configuration: Configuration,
+    configuration: Arc<Configuration>,
+    /// Hears of every change of the configuration.
+    configured: Arc<Notify>,
     engine: Engine,
     discovery: Arc<Discovery>,
     reviewer: Arc<Reviewer>,
@@ -85,12 +87,12 @@ impl Controller {
     pub fn new(client: &Client, settings: Settings, stop: &CancellationToken) -> Self {
         let news = Arc::new(Notify::new());
         let engine = Engine::new(client.clone(), Arc::clone(&news), stop);
-        let configuration = Configuration::watch(
+        let configuration = Arc::new(Configuration::watch(
             engine.server(),
             &settings.plan.watch_namespaces,
             settings.plan.tenant_mode,
             stop,
-        );
+        ));
         let discovery = Arc::new(Discovery::new(client.clone()));
         let reviewer = Arc::new(Reviewer::new(client.clone()));
         let observed = Arc::new(Observed::new(
@@ -101,6 +103,7 @@ impl Controller {
         let (asking, answers) = Asking::new(Arc::clone(&discovery), Arc::clone(&reviewer));
         let now = Instant::now();
         Self {
+            configured: configuration.changed.ear(),
             configuration,
             engine,
             discovery,
@@ -125,6 +128,16 @@ impl Controller {
     /// The rows.
     pub fn store(&self) -> &Store {
         self.engine.store()
+    }
+
+    /// What users configured.
+    pub fn configuration(&self) -> &Arc<Configuration> {
+        &self.configuration
+    }
+
+    /// The way to the API server that watches share.
+    pub fn server(&self) -> &Arc<Server> {
+        self.engine.server()
     }
 
     /// What probes and metrics look at.
@@ -153,7 +166,7 @@ impl Controller {
             }
             tokio::select! {
                 () = stop.cancelled() => return false,
-                () = self.configuration.changed.notified() => {}
+                () = self.configured.notified() => {}
                 () = sleep_until(report) => {
                     let what = self.configuration.waiting_for();
                     let what = what.as_deref().unwrap_or("the first listings");
@@ -185,7 +198,7 @@ impl Controller {
     async fn wait(&mut self, stop: &CancellationToken, wake: Instant) {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = self.configuration.changed.notified() => {}
+            () = self.configured.notified() => {}
             () = self.news.notified() => {}
             answer = self.answers.recv() => if let Some(answer) = answer { self.learn(answer) },
             () = sleep_until(wake) => {}

@@ -11,6 +11,7 @@
 //! ([`kollect_collect::plan`]) or here ([`target_status`]).
 
 pub mod asking;
+pub mod bell;
 pub mod configuration;
 pub mod controller;
 pub mod listeners;

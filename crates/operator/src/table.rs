@@ -13,7 +13,8 @@ use std::{
 use kollect_collect::watch::{Class, Consumer, Decode, DecodeError, Decoded, Delivery, Identity};
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
+
+use crate::bell::Bell;
 
 /// Namespace and name; the namespace is empty for cluster kinds.
 pub type Key = (String, String);
@@ -128,7 +129,7 @@ impl<K> Table<K> {
 #[derive(Debug)]
 pub struct Shared<K> {
     table: Arc<Mutex<Table<K>>>,
-    changed: Arc<Notify>,
+    changed: Arc<Bell>,
 }
 
 impl<K> Clone for Shared<K> {
@@ -141,8 +142,8 @@ impl<K> Clone for Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// An empty table that tells `changed` about every real change.
-    pub fn new(changed: Arc<Notify>) -> Self {
+    /// An empty table that rings `changed` at every real change.
+    pub fn new(changed: Arc<Bell>) -> Self {
         Self {
             table: Arc::default(),
             changed,
@@ -156,7 +157,7 @@ impl<K> Shared<K> {
 
     fn write(&self, change: impl FnOnce(&mut Table<K>) -> bool) {
         if change(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner)) {
-            self.changed.notify_one();
+            self.changed.ring();
         }
     }
 }
@@ -270,7 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn listings_sweep_what_is_gone_and_bad_objects_stand_alone() {
-        let mut shared = Shared::new(Arc::new(Notify::new()));
+        let mut shared = Shared::new(Arc::default());
         let names = |shared: &Shared<KollectScope>| {
             shared.read(|table| {
                 table
@@ -315,10 +316,12 @@ mod tests {
 
     #[tokio::test]
     async fn only_real_changes_are_told() {
-        let changed = Arc::new(Notify::new());
-        let mut shared = Shared::new(Arc::clone(&changed));
+        let bell = Arc::new(Bell::default());
+        let ear = bell.ear();
+        ear.notified().await;
+        let mut shared = Shared::new(bell);
         let told = || {
-            let changed = Arc::clone(&changed);
+            let changed = Arc::clone(&ear);
             async move {
                 tokio::time::timeout(std::time::Duration::from_millis(5), changed.notified())
                     .await
