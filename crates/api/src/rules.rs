@@ -26,6 +26,7 @@ mod template;
 pub use ceilings::{outside_namespaces, outside_sinks};
 pub use finding::{Class, Denial, Finding, Findings, Path, Verdict};
 pub use object::{DecodeError, Object};
+pub use template::branch;
 
 use crate::{
     address::AddressPolicy, effective, meta, profile::KollectProfile, scope::KollectClusterScope,

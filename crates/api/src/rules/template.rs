@@ -98,7 +98,7 @@ fn path(template: &str, placeholders: &[&str]) -> Result<(), String> {
 }
 
 /// Why a branch name does not do; blank means not set.
-pub(super) fn branch(name: &str) -> Result<(), String> {
+pub fn branch(name: &str) -> Result<(), String> {
     let name = name.trim();
     if name.is_empty() {
         return Ok(());
