@@ -15,8 +15,9 @@ pub struct AddressPolicy {
     /// Networks that are allowed although they are private or loopback. Platform addresses
     /// (metadata services) stay forbidden.
     pub allowed_networks: Vec<Network>,
-    /// Host names that are allowed although they are on the list of forbidden names; metadata
-    /// names stay forbidden.
+    /// Hosts that may be reached wherever they are, on private networks and loopback too. A name
+    /// stands for itself, `.example.com` or `*.example.com` for every name below it. Metadata names
+    /// and platform addresses stay forbidden.
     pub allowed_hosts: Vec<String>,
 }
 
@@ -135,7 +136,7 @@ impl AddressPolicy {
     /// Whether a socket may be opened to the address.
     pub fn allows_address(&self, address: IpAddr) -> bool {
         let address = judged(address);
-        if PLATFORM.iter().any(|network| network.contains(address)) {
+        if is_platform(address) {
             return false;
         }
         if self
@@ -164,14 +165,34 @@ impl AddressPolicy {
         if let Some(address) = literal(&host) {
             return self.allows_address(address);
         }
-        if is_local_name(&host) {
-            return self
-                .allowed_hosts
-                .iter()
-                .any(|allowed| normalize(allowed) == host);
-        }
-        true
+        !is_local_name(&host) || self.names(&host)
     }
+
+    /// Whether a socket may be opened to an address that a host resolved to.
+    pub fn allows_resolved(&self, host: &str, address: IpAddr) -> bool {
+        if is_platform(judged(address)) {
+            return false;
+        }
+        self.names(&normalize(host)) || self.allows_address(address)
+    }
+
+    /// Whether the list of allowed hosts names this one.
+    fn names(&self, host: &str) -> bool {
+        self.allowed_hosts.iter().any(|allowed| {
+            let allowed = allowed.trim();
+            let below = allowed.strip_prefix('*').unwrap_or(allowed);
+            if below.starts_with('.') {
+                host.strip_suffix(&normalize(below))
+                    .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            } else {
+                normalize(allowed) == host
+            }
+        })
+    }
+}
+
+fn is_platform(address: IpAddr) -> bool {
+    PLATFORM.iter().any(|network| network.contains(address))
 }
 
 /// A host without the decoration it may carry: blanks, letter case, dots around it, brackets and
@@ -192,7 +213,7 @@ fn is_local_name(host: &str) -> bool {
 
 /// The address a host stands for without asking DNS. Besides the usual notations this knows the
 /// ones resolvers accept as well: one to four parts, each decimal, octal or hexadecimal.
-fn literal(host: &str) -> Option<IpAddr> {
+pub fn literal(host: &str) -> Option<IpAddr> {
     if let Ok(address) = host.parse() {
         return Some(address);
     }
@@ -364,6 +385,39 @@ mod tests {
             ("metadata", false),
         ] {
             assert_eq!(policy.allows_host(host), allowed, "{host}");
+        }
+    }
+
+    #[test]
+    fn an_allowed_host_may_be_anywhere_but_on_the_platform() {
+        let policy = AddressPolicy {
+            allowed_hosts: vec![
+                "db.example.com".to_owned(),
+                "*.data.svc".to_owned(),
+                ".Internal.".to_owned(),
+            ],
+            ..AddressPolicy::default()
+        };
+        for (host, address, allowed) in [
+            ("db.example.com", "10.0.0.1", true),
+            ("DB.example.com.", "127.0.0.1", true),
+            ("db.example.com", "169.254.169.254", false),
+            ("db.example.com", "::ffff:169.254.169.254", false),
+            ("x.db.example.com", "10.0.0.1", false),
+            ("postgres.data.svc", "10.0.0.1", true),
+            ("a.b.data.svc", "10.0.0.1", true),
+            ("data.svc", "10.0.0.1", false),
+            (".data.svc", "10.0.0.1", false),
+            ("evildata.svc", "10.0.0.1", false),
+            ("git.internal", "192.168.1.1", true),
+            ("other.example.com", "10.0.0.1", false),
+            ("other.example.com", "8.8.8.8", true),
+        ] {
+            assert_eq!(
+                policy.allows_resolved(host, address.parse().unwrap()),
+                allowed,
+                "{host} at {address}"
+            );
         }
     }
 

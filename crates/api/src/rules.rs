@@ -26,6 +26,7 @@ mod template;
 pub use ceilings::{outside_namespaces, outside_sinks};
 pub use finding::{Class, Denial, Finding, Findings, Path, Verdict};
 pub use object::{DecodeError, Object};
+pub use reference::{ForeignSecret, secret_namespace};
 pub use template::branch;
 
 use crate::{

@@ -78,20 +78,37 @@ pub(super) fn secret(
     let Some(namespace) = reference.namespace.as_deref().map(str::trim) else {
         return;
     };
-    let foreign = !namespace.is_empty() && !own_namespace.is_empty() && namespace != own_namespace;
-    if foreign
-        && !settings
-            .secret_namespaces
-            .iter()
-            .any(|allowed| allowed == namespace)
-    {
-        findings.forbidden(
-            path.field("namespace"),
-            format!(
-                "Secrets of namespace {namespace:?} may not be used from namespace {own_namespace:?}; copy the Secret, or have the operator allow the namespace"
-            ),
-        );
+    if let Err(error) = secret_namespace(namespace, own_namespace, settings) {
+        findings.forbidden(path.field("namespace"), error.to_string());
     }
+}
+
+/// A Secret of another namespace may not be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Secrets of namespace {namespace:?} may not be used from namespace {own_namespace:?}; copy the Secret, or have the operator allow the namespace"
+)]
+pub struct ForeignSecret {
+    namespace: String,
+    own_namespace: String,
+}
+
+/// Whether a sink may use Secrets of a namespace: its own always, another one only if the operator
+/// allows it. Whoever may write a sink in one namespace could otherwise spend the credentials of
+/// another. A blank namespace is the sink's own.
+pub fn secret_namespace(
+    namespace: &str,
+    own_namespace: &str,
+    settings: &Settings,
+) -> Result<(), ForeignSecret> {
+    let foreign = !namespace.is_empty() && !own_namespace.is_empty() && namespace != own_namespace;
+    if foreign && !settings.secret_namespaces.iter().any(|n| n == namespace) {
+        return Err(ForeignSecret {
+            namespace: namespace.to_owned(),
+            own_namespace: own_namespace.to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// Names of namespaces, each once.
