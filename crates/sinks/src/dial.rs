@@ -1,1 +1,250 @@
-//! The guarded way to a server.
+//! The only way to a server.
+//!
+//! Whoever may write a sink must not be able to make the operator connect to loopback, to a
+//! metadata service or to networks it was not opened to. Admission judges what a manifest says,
+//! but a name may resolve to anything, and to something else a second later. So every connection
+//! of every backend is opened here: names are resolved for each connection, every address of the
+//! answer is judged, and the socket goes to exactly the address that was judged. TLS names, HTTP
+//! hosts and SSH host keys keep the name.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use kollect_api::{
+    address::{self, AddressPolicy},
+    rules::endpoint::{self, EndpointError},
+    sink::SinkType,
+};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{net::TcpStream, time::timeout};
+
+use crate::error::SinkError;
+
+/// How long one address may take to answer.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a name may take to resolve.
+const RESOLVE: Duration = Duration::from_secs(10);
+/// How long all addresses of a name together may take.
+const ALL_ADDRESSES: Duration = Duration::from_secs(30);
+
+/// Turns names into addresses: the system's resolver in production, a table in tests.
+#[async_trait]
+pub trait Resolve: Send + Sync + fmt::Debug {
+    /// The addresses of a host name, in the order in which they should be tried.
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// The resolver of the operating system.
+#[derive(Debug)]
+struct SystemResolver;
+
+#[async_trait]
+impl Resolve for SystemResolver {
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let answer = tokio::net::lookup_host((host, 0)).await?;
+        Ok(answer.map(|address| address.ip()).collect())
+    }
+}
+
+/// Opens connections within an address policy. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Dialer {
+    policy: Arc<AddressPolicy>,
+    resolver: Arc<dyn Resolve>,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// The host may never be reached, whatever it resolves to. DNS was not asked.
+    #[error("sink host {host:?} is forbidden: it is local, private or a platform service")]
+    ForbiddenHost {
+        /// The host, normalised.
+        host: String,
+    },
+    /// An address of the answer may not be reached; therefore none of them was tried.
+    #[error(
+        "sink host {host:?} resolved to a forbidden address: IP {address} is not globally routable and not opened by the operator's administrator"
+    )]
+    ForbiddenAddress {
+        /// The host, normalised.
+        host: String,
+        /// The first forbidden address.
+        address: IpAddr,
+    },
+    /// The name has no address, or nobody could tell.
+    #[error("cannot resolve sink host {host:?}: {source}")]
+    Resolve {
+        /// The host, normalised.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// No address answered.
+    #[error("dial sink host {host:?}: {}", list(failures))]
+    Connect {
+        /// The host, normalised.
+        host: String,
+        /// What happened at each address.
+        failures: Vec<(SocketAddr, io::Error)>,
+    },
+}
+
+fn list(failures: &[(SocketAddr, io::Error)]) -> String {
+    failures
+        .iter()
+        .map(|(address, error)| format!("{address}: {error}"))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+impl DialError {
+    /// Whether the policy said no, as opposed to the network.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(
+            self,
+            DialError::ForbiddenHost { .. } | DialError::ForbiddenAddress { .. }
+        )
+    }
+}
+
+impl From<DialError> for SinkError {
+    fn from(error: DialError) -> Self {
+        if error.is_forbidden() {
+            SinkError::terminal(error.to_string())
+        } else {
+            SinkError::transient(error.to_string())
+        }
+    }
+}
+
+impl Dialer {
+    /// A dialler with the system's resolver.
+    pub fn new(policy: AddressPolicy) -> Self {
+        Self::with_resolver(policy, Arc::new(SystemResolver))
+    }
+
+    /// A dialler with another resolver.
+    pub fn with_resolver(policy: AddressPolicy, resolver: Arc<dyn Resolve>) -> Self {
+        Self {
+            policy: Arc::new(policy),
+            resolver,
+        }
+    }
+
+    /// The addresses of a host, all of them allowed. For clients that open sockets themselves:
+    /// give them these and never the name, since a second lookup may answer differently.
+    pub async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+        let host = address::normalize(host);
+        if host.is_empty() || !self.policy.allows_host(&host) {
+            return Err(DialError::ForbiddenHost { host });
+        }
+        // Literal addresses were judged with the host. Their unusual notations are read here too,
+        // so that no resolver gets to read them in another way.
+        if let Some(literal) = address::literal(&host) {
+            return Ok(vec![SocketAddr::new(literal.to_canonical(), port)]);
+        }
+        let answer = match timeout(RESOLVE, self.resolver.resolve(&host)).await {
+            Ok(Ok(answer)) if answer.is_empty() => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the name has no address",
+            )),
+            Ok(answer) => answer,
+            Err(_) => Err(no_answer(RESOLVE)),
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(source) => return Err(DialError::Resolve { host, source }),
+        };
+        if let Some(address) = answer
+            .iter()
+            .find(|address| !self.policy.allows_resolved(&host, **address))
+        {
+            let address = *address;
+            return Err(DialError::ForbiddenAddress { host, address });
+        }
+        let mut addresses = Vec::with_capacity(answer.len());
+        for address in answer {
+            let address = SocketAddr::new(address.to_canonical(), port);
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        Ok(addresses)
+    }
+
+    /// A connection to the first address of the host that answers.
+    pub async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, DialError> {
+        let addresses = self.addresses(host, port).await?;
+        let mut failures = Vec::new();
+        let first = async {
+            for address in &addresses {
+                match open(*address).await {
+                    Ok(stream) => return Some(stream),
+                    Err(error) => failures.push((*address, error)),
+                }
+            }
+            None
+        };
+        match timeout(ALL_ADDRESSES, first).await {
+            Ok(Some(stream)) => return Ok(stream),
+            Ok(None) => {}
+            Err(_) => {
+                let untried = addresses[failures.len()..].iter();
+                failures.extend(untried.map(|address| (*address, no_answer(ALL_ADDRESSES))));
+            }
+        }
+        Err(DialError::Connect {
+            host: address::normalize(host),
+            failures,
+        })
+    }
+
+    /// Judges an endpoint as admission does, for objects that were stored without it: its literal
+    /// hosts, its scheme, and whether it is a path on the operator's own disk.
+    pub fn check_endpoint(
+        &self,
+        sink_type: SinkType,
+        endpoint: &str,
+        local_repositories: bool,
+    ) -> Result<(), SinkError> {
+        endpoint::check(sink_type, endpoint, &self.policy, local_repositories)
+            .map_err(|error| SinkError::terminal(format!("spec.endpoint: {error}")))
+    }
+}
+
+/// Whether a Git endpoint may be used as far as local paths are concerned: `file://` and plain
+/// paths reach the operator's own disk and need its administrator's consent.
+pub fn is_local_path_allowed(endpoint: &str, local_repositories: bool) -> bool {
+    let policy = AddressPolicy::default();
+    let verdict = endpoint::check(SinkType::Git, endpoint, &policy, local_repositories);
+    verdict != Err(EndpointError::Local)
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = timeout(CONNECT, TcpStream::connect(address))
+        .await
+        .map_err(|_| no_answer(CONNECT))??;
+    stream.set_nodelay(true)?;
+    // A server that vanished without a word is noticed within a minute; the system's default
+    // would be two hours.
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(30))
+        .with_interval(Duration::from_secs(10))
+        .with_retries(3);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
+}
+
+fn no_answer(limit: Duration) -> io::Error {
+    let text = format!("no answer within {} s", limit.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}

@@ -1,1 +1,216 @@
 //! What may leave in an error text.
+//!
+//! Libraries put into their messages what they were given: URLs with passwords, hosts that only a
+//! Secret knows, request headers. Every text of a library passes through a [`Redaction`] before it
+//! leaves the sink layer. Clean the library's text first and put the stage in front afterwards, so
+//! that a database called `postgres` does not hide the word in `postgres upsert`.
+
+mod connection;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::fmt;
+
+use self::view::View;
+use crate::{
+    error::SinkError,
+    secret::{SecretData, SecretText},
+};
+
+/// What stands in place of what was removed.
+const REMOVED: &str = "[redacted]";
+
+/// Shorter values are not searched for: they would be found everywhere, and what remained of the
+/// text would tell them anyway.
+const SHORTEST_VALUE: usize = 3;
+const SHORTEST_NAME: usize = 2;
+
+/// Lines of a longer value (a private key) that are searched for on their own.
+const SHORTEST_LINE: usize = 16;
+
+/// Account names that every user of a hosting service shares. Hiding them hides nothing, and would
+/// turn every "git" of a message into a riddle.
+const PUBLIC_ACCOUNTS: [&str; 5] = [
+    "git",
+    "oauth2",
+    "x-access-token",
+    "x-token-auth",
+    "gitlab-ci-token",
+];
+
+/// Keys of Secrets whose values are public.
+const PUBLIC_KEYS: [&str; 1] = ["known_hosts"];
+
+/// Removes secrets from texts.
+///
+/// Two kinds of things are removed: values (passwords, tokens, whole connection strings) wherever
+/// they appear, also percent-encoded, escaped or inside base64; and names (users, hosts, databases
+/// of a connection string) where they stand as words. Passwords in URLs go even if nobody knows
+/// them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Redaction {
+    values: Vec<String>,
+    names: Vec<String>,
+}
+
+impl Redaction {
+    /// Removes these values.
+    pub fn new(values: impl IntoIterator<Item = SecretText>) -> Self {
+        let mut redaction = Self::default();
+        for value in values {
+            redaction.add_value(value.expose());
+        }
+        redaction
+    }
+
+    /// Removes everything that these Secrets hold, and the parts of connection strings in them.
+    pub fn of_secrets<'a>(secrets: impl IntoIterator<Item = &'a SecretData>) -> Self {
+        let mut redaction = Self::default();
+        for (key, value) in secrets.into_iter().flat_map(SecretData::iter) {
+            let Some(text) = value.text() else { continue };
+            if PUBLIC_KEYS.contains(&key) {
+                continue;
+            }
+            if matches!(key, "username" | "user") {
+                if !PUBLIC_ACCOUNTS.contains(&text.expose().trim()) {
+                    redaction.add_name(text.expose());
+                }
+                continue;
+            }
+            redaction.add_value(text.expose());
+            redaction.add_lines(text.expose());
+            redaction.add_connection_string(text.expose());
+            redaction.add_document(text.expose());
+        }
+        redaction
+    }
+
+    /// Removes these values too.
+    #[must_use]
+    pub fn and(mut self, values: impl IntoIterator<Item = SecretText>) -> Self {
+        for value in values {
+            self.add_value(value.expose());
+        }
+        self
+    }
+
+    /// Removes these names too, where they stand as words.
+    #[must_use]
+    pub fn and_names(mut self, names: impl IntoIterator<Item = SecretText>) -> Self {
+        for name in names {
+            self.add_name(name.expose());
+        }
+        self
+    }
+
+    /// The text without secrets.
+    pub fn clean(&self, text: &str) -> String {
+        let mut hidden = vec![false; text.len()];
+        view::hide_userinfo(text, &mut hidden);
+        for view in View::all(text) {
+            for value in &self.values {
+                view.hide(value.as_bytes(), &mut hidden);
+            }
+            for name in &self.names {
+                view.hide_word(name.as_bytes(), &mut hidden);
+            }
+            view.hide_base64(&self.values, &mut hidden);
+        }
+        without(text, &hidden)
+    }
+
+    /// The same error with a clean text.
+    pub fn clean_error(&self, error: SinkError) -> SinkError {
+        error.map_message(|text| self.clean(&text))
+    }
+
+    fn add_value(&mut self, value: &str) {
+        // A value written with `echo` ends in a new line that no server ever sees.
+        let trimmed = value.trim();
+        let value = if trimmed.len() < SHORTEST_VALUE {
+            value
+        } else {
+            trimmed
+        };
+        add(&mut self.values, value, SHORTEST_VALUE);
+    }
+
+    fn add_name(&mut self, name: &str) {
+        add(&mut self.names, name.trim(), SHORTEST_NAME);
+    }
+
+    fn add_lines(&mut self, value: &str) {
+        if value.trim().contains('\n') {
+            for line in value.lines().filter(|line| !line.starts_with("-----")) {
+                add(&mut self.values, line.trim(), SHORTEST_LINE);
+            }
+        }
+    }
+
+    fn add_connection_string(&mut self, value: &str) {
+        let parts = connection::parts(value);
+        for password in parts.passwords {
+            self.add_value(&password);
+        }
+        for name in parts.names {
+            self.add_name(&name);
+        }
+    }
+
+    /// The members of a JSON document, such as the key of a service account.
+    fn add_document(&mut self, value: &str) {
+        const PUBLIC: [&str; 7] = [
+            "type",
+            "project_id",
+            "auth_uri",
+            "token_uri",
+            "auth_provider_x509_cert_url",
+            "client_x509_cert_url",
+            "universe_domain",
+        ];
+        let Ok(serde_json::Value::Object(members)) = serde_json::from_str(value) else {
+            return;
+        };
+        for (key, member) in &members {
+            if let Some(text) = member.as_str()
+                && !PUBLIC.contains(&key.as_str())
+            {
+                self.add_value(text);
+                self.add_lines(text);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Redaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redaction")
+            .field("values", &self.values.len())
+            .field("names", &self.names.len())
+            .finish()
+    }
+}
+
+fn add(list: &mut Vec<String>, text: &str, shortest: usize) {
+    if text.len() >= shortest && !list.iter().any(|known| known == text) {
+        list.push(text.to_owned());
+    }
+}
+
+/// The text with each run of hidden bytes replaced. Runs begin and end between characters, since
+/// what was searched for is text.
+fn without(text: &str, hidden: &[bool]) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut in_run = false;
+    for (at, character) in text.char_indices() {
+        let hide = hidden[at..at + character.len_utf8()].contains(&true);
+        if hide && !in_run {
+            clean.push_str(REMOVED);
+        } else if !hide {
+            clean.push(character);
+        }
+        in_run = hide;
+    }
+    clean
+}

@@ -1,0 +1,205 @@
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::*;
+use kollect_testkit::pki::Authority;
+
+const NAMESPACE: &str = "team-a";
+
+/// A PEM frame around something that is no certificate.
+const BROKEN: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Vector {
+    id: String,
+    sink: Value,
+    #[serde(default)]
+    secrets: BTreeMap<String, BTreeMap<String, String>>,
+    credentials: Option<BTreeMap<String, String>>,
+    authority: Option<String>,
+    error: Option<String>,
+}
+
+/// The real certificates behind the words of the vectors.
+struct Certificates(BTreeMap<&'static str, String>);
+
+impl Certificates {
+    fn new() -> Self {
+        let pem = |name| Authority::new(name).unwrap().pem();
+        let real = ["ONE", "TWO", "THREE"].map(|name| (name, pem(name)));
+        Self(
+            real.into_iter()
+                .chain([("BROKEN", BROKEN.to_owned())])
+                .collect(),
+        )
+    }
+
+    fn expand(&self, text: String) -> String {
+        self.0.get(text.as_str()).cloned().unwrap_or(text)
+    }
+}
+
+pub(crate) fn sink(mut spec: Value, certificates: impl Fn(String) -> String) -> SinkSpec {
+    if let Some(bundle) = spec.pointer_mut("/tls/caBundle") {
+        let pem = certificates(bundle.as_str().unwrap().to_owned());
+        *bundle = Value::String(BASE64_STANDARD.encode(pem));
+    }
+    match spec["type"].as_str().unwrap() {
+        "postgres" | "mongodb" | "bigquery" => {
+            SinkSpec::Database(serde_json::from_value(spec).unwrap())
+        }
+        "kafka" | "nats" => SinkSpec::Event(serde_json::from_value(spec).unwrap()),
+        _ => SinkSpec::Snapshot(serde_json::from_value(spec).unwrap()),
+    }
+}
+
+#[test]
+fn each_backend_gets_its_secret() {
+    let certificates = Certificates::new();
+    let vectors: Vec<Vector> = serde_saphyr::from_str(include_str!("vectors.yaml")).unwrap();
+    for vector in vectors {
+        let id = &vector.id;
+        let spec = sink(vector.sink, |text| certificates.expand(text));
+        let result = materials(&spec, NAMESPACE, |wanted| {
+            let place = format!("{}/{}", wanted.namespace, wanted.name);
+            let data = vector.secrets.get(&place)?.clone().into_iter();
+            Some(
+                data.map(|(key, text)| (key, certificates.expand(text)))
+                    .collect(),
+            )
+        });
+        match (result, vector.error) {
+            (Ok(materials), None) => {
+                if let Some(credentials) = vector.credentials {
+                    let expected: SecretData = credentials.into_iter().collect();
+                    // Not assert_eq: it would print nothing but "[secret]".
+                    assert!(materials.credentials == expected, "{id}");
+                }
+                let authority = vector.authority.map(|name| certificates.expand(name));
+                assert_eq!(
+                    materials
+                        .authority
+                        .map(|pem| String::from_utf8(pem).unwrap()),
+                    authority,
+                    "{id}"
+                );
+            }
+            (Err(error), Some(expected)) => {
+                assert_eq!(error, SinkError::Terminal(expected), "{id}");
+            }
+            (result, expected) => panic!("{id}: {result:?}, expected {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_token_is_offered_in_place_of_a_password() {
+    let data: SecretData = [("username", "bot"), ("password", "x")]
+        .into_iter()
+        .collect();
+    let login = Login::from(&data);
+    let exposed = |text: &Option<SecretText>| text.as_ref().map(|text| text.expose().to_owned());
+    assert_eq!(exposed(&login.username).as_deref(), Some("bot"));
+    assert_eq!(exposed(&login.password).as_deref(), Some("x"));
+    assert_eq!(exposed(&login.token).as_deref(), Some("x"));
+    let data: SecretData = [("password", "x"), ("token", "")].into_iter().collect();
+    assert_eq!(exposed(&Login::from(&data).token).as_deref(), Some(""));
+}
+
+#[test]
+fn secrets_are_wanted_in_order_with_their_namespaces() {
+    let spec = sink(
+        serde_json::json!({
+            "type": "nats",
+            "secretRef": {"name": "top", "namespace": "shared"},
+            "nats": {"subject": "s", "secretRef": {"name": " own ", "namespace": " "}},
+            "tls": {"caSecretRef": {"name": "ca"}},
+        }),
+        |text| text,
+    );
+    for (sink_namespace, own) in [("team-a", "team-a"), (" ", "kollect-system")] {
+        let expected = [
+            (Role::Common, "shared", "top"),
+            (Role::Backend, own, "own"),
+            (Role::Authority, own, "ca"),
+        ]
+        .map(|(role, namespace, name)| Wanted {
+            role,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        });
+        assert_eq!(wanted(&spec, sink_namespace), expected);
+    }
+}
+
+/// A reader that knows Secrets by name, or is out of reach.
+struct Reader(Result<BTreeMap<&'static str, SecretData>, SinkError>);
+
+#[async_trait]
+impl ReadSecrets for Reader {
+    async fn read(&self, wanted: &Wanted) -> Result<Option<SecretData>, SinkError> {
+        self.0
+            .clone()
+            .map(|known| known.get(wanted.name.as_str()).cloned())
+    }
+}
+
+fn git_with_secret(namespace: &str) -> SinkSpec {
+    let reference = serde_json::json!({"name": "login", "namespace": namespace});
+    sink(
+        serde_json::json!({"type": "git", "secretRef": reference}),
+        |text| text,
+    )
+}
+
+/// W13: another namespace's Secret is not even read.
+#[tokio::test]
+async fn a_foreign_secret_needs_consent() {
+    let data: SecretData = [("password", "hunter22")].into_iter().collect();
+    let reader = Reader(Ok([("login", data.clone())].into()));
+    let closed = Settings::default();
+    let open = Settings {
+        secret_namespaces: vec!["team-b".to_owned()],
+        ..Settings::default()
+    };
+    for (namespace, settings, allowed) in [
+        ("team-a", &closed, true),
+        ("", &closed, true),
+        ("team-b", &closed, false),
+        ("kollect-system", &closed, false),
+        ("team-b", &open, true),
+        ("team-c", &open, false),
+    ] {
+        let spec = git_with_secret(namespace);
+        match gather(&spec, NAMESPACE, settings, &reader).await {
+            Ok(materials) => {
+                assert!(allowed && materials.credentials == data, "{namespace}");
+                assert_eq!(materials.redaction.clean("hunter22"), "[redacted]");
+            }
+            Err(error) => {
+                assert!(!allowed, "{namespace}: {error}");
+                assert_eq!(
+                    error,
+                    SinkError::terminal(format!(
+                        "spec.secretRef: Secrets of namespace {namespace:?} may not be used from namespace \"team-a\"; copy the Secret, or have the operator allow the namespace"
+                    ))
+                );
+            }
+        }
+    }
+}
+
+/// S2: what the API server said, with its class.
+#[tokio::test]
+async fn an_unreachable_api_server_is_not_a_missing_secret() {
+    let error = SinkError::transient("API server is down");
+    let reader = Reader(Err(error.clone()));
+    let spec = git_with_secret("");
+    let result = gather(&spec, NAMESPACE, &Settings::default(), &reader).await;
+    assert_eq!(result, Err(error));
+    let nothing = Reader(Ok(BTreeMap::new()));
+    let result = gather(&spec, NAMESPACE, &Settings::default(), &nothing).await;
+    assert!(result.unwrap_err().message().contains("not found"));
+}
