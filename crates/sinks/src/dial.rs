@@ -8,7 +8,7 @@
 //! hosts and SSH host keys keep the name.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     fmt, io,

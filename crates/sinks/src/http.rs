@@ -1,1 +1,160 @@
 //! HTTP through the guarded dialler.
+//!
+//! Every connection, also one to the target of a redirect, is opened by the [`Dialer`] and judged
+//! there. Proxies of the environment are not used: a proxy would connect to whatever it is told.
+//! HTTP/1.1 only, which every server speaks.
+
+mod connector;
+mod redirect;
+#[cfg(test)]
+mod tests;
+
+use std::{error::Error, fmt, io, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, Uri};
+use http_body_util::{BodyExt, Empty, Full, Limited, combinators::BoxBody};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{self, Client},
+    rt::{TokioExecutor, TokioTimer},
+};
+
+use self::connector::Connector;
+use crate::{dial::Dialer, error::SinkError, tls::Trust};
+
+/// How long an unused connection is kept. Short, so that a name is resolved again soon.
+const IDLE: Duration = Duration::from_secs(30);
+/// How many unused connections are kept per server.
+const IDLE_CONNECTIONS: usize = 4;
+/// How many redirects are followed.
+const REDIRECTS: usize = 5;
+
+/// The body of a request, possibly streamed.
+pub type Body = BoxBody<Bytes, io::Error>;
+
+/// No body.
+pub fn empty() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed()
+}
+
+/// A body that is there already.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed()
+}
+
+/// An HTTP client for one sink. Clones share connections.
+#[derive(Clone)]
+pub struct HttpClient {
+    client: Client<Connector, Body>,
+}
+
+/// An answer, and where it was found after redirects.
+#[derive(Debug)]
+pub struct Followed {
+    /// The answer, which is no redirect.
+    pub response: Response<Incoming>,
+    /// Where it came from.
+    pub uri: Uri,
+}
+
+impl HttpClient {
+    /// A client that dials with `dialer` and believes in `trust`.
+    pub fn new(dialer: Dialer, trust: &Trust) -> Result<Self, SinkError> {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(Connector::new(dialer, trust)?);
+        Ok(Self { client })
+    }
+
+    /// Sends a request. Whatever the server says is an answer, also a redirect or an error status.
+    pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, SinkError> {
+        let Some(host) = request.uri().host().map(str::to_owned) else {
+            return Err(SinkError::terminal(
+                "the URL names no host; write it like https://host/path",
+            ));
+        };
+        self.client
+            .request(request)
+            .await
+            .map_err(|error| failure(&host, &error))
+    }
+
+    /// Fetches with at most five redirects. Headers that may carry credentials stay behind when a
+    /// redirect leads to another server, and no redirect leads from https to http.
+    pub async fn get_following(
+        &self,
+        uri: Uri,
+        mut headers: HeaderMap,
+    ) -> Result<Followed, SinkError> {
+        let mut uri = uri;
+        for _ in 0..=REDIRECTS {
+            let mut request = Request::new(empty());
+            *request.method_mut() = Method::GET;
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = headers.clone();
+            let response = self.send(request).await?;
+            let Some(target) = redirect::target(&uri, &response)? else {
+                return Ok(Followed { response, uri });
+            };
+            if !redirect::keeps_credentials(&uri, &target) {
+                redirect::drop_credentials(&mut headers);
+            }
+            uri = target;
+        }
+        Err(SinkError::terminal(format!(
+            "{:?} redirects more than {REDIRECTS} times",
+            uri.host().unwrap_or_default()
+        )))
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").finish_non_exhaustive()
+    }
+}
+
+/// The whole body of an answer, unless it is longer than expected.
+pub async fn read(body: Incoming, limit: usize) -> Result<Bytes, SinkError> {
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(SinkError::terminal(
+            format!("the server's answer is longer than {limit} bytes"),
+        )),
+        Err(error) => Err(SinkError::transient(format!(
+            "the server's answer broke off: {}",
+            chain(error.as_ref())
+        ))),
+    }
+}
+
+/// A failed exchange in words. What the connector found out keeps its class; everything else is
+/// the network, or a server that went away. The path and query of a URL are not repeated: they may
+/// hold tokens.
+fn failure(host: &str, error: &legacy::Error) -> SinkError {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(current) = cause {
+        if let Some(found) = current.downcast_ref::<SinkError>() {
+            return found.clone();
+        }
+        cause = current.source();
+    }
+    SinkError::transient(format!("http exchange with {host:?}: {}", chain(error)))
+}
+
+/// An error with all its causes.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(current) = cause {
+        text.push_str(": ");
+        text.push_str(&current.to_string());
+        cause = current.source();
+    }
+    text
+}

@@ -5,7 +5,7 @@
 //! so on the sink.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verifier;
 
 use std::{io, sync::Arc, time::Duration};

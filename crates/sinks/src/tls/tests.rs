@@ -16,8 +16,8 @@ use super::*;
 
 const NAME: &str = "db.example.com";
 
-/// A server that answers `hello` to whoever agrees on a session.
-pub(crate) async fn server(identity: &Identity) -> u16 {
+/// The server's side of TLS.
+pub(crate) fn acceptor(identity: &Identity) -> TlsAcceptor {
     let certificates = authorities(identity.cert_pem.as_bytes(), "test").unwrap();
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -26,7 +26,12 @@ pub(crate) async fn server(identity: &Identity) -> u16 {
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// A server that answers `hello` to whoever agrees on a session.
+async fn server(identity: &Identity) -> u16 {
+    let acceptor = acceptor(identity);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
