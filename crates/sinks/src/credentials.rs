@@ -1,15 +1,14 @@
 //! Which Secret feeds which backend.
 //!
 //! [`wanted`] names the Secrets that a sink refers to, [`permitted`] says whether it may use them,
-//! and [`materials`] makes of what was read what a backend is built from. [`gather`] is all three
-//! around a reader: the way in for whoever has an API server at hand. Backends never read Secrets.
+//! and [`materials`] makes of what was read what a backend is built from. Reading is left to whoever
+//! has an API server or files at hand; backends never read Secrets.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use kollect_api::{
     meta::SYSTEM_NAMESPACE,
     reference::SecretReference,
@@ -83,14 +82,6 @@ impl From<&SecretData> for Login {
     }
 }
 
-/// Reads Secrets, of an API server or of files.
-#[async_trait]
-pub trait ReadSecrets: Send + Sync {
-    /// The data of a Secret; none if it does not exist. Every other failure is an error, so that
-    /// an unreachable API server never looks like a missing Secret.
-    async fn read(&self, wanted: &Wanted) -> Result<Option<SecretData>, SinkError>;
-}
-
 /// The Secrets that a sink refers to, in the order in which they are missed.
 pub fn wanted(spec: &SinkSpec, sink_namespace: &str) -> Vec<Wanted> {
     let common = spec.common();
@@ -129,7 +120,8 @@ pub fn permitted(
         .map_err(|error| SinkError::terminal(error.to_string()))
 }
 
-/// What a backend is built from. `read` answers for every Secret of [`wanted`].
+/// What a backend is built from. `read` answers for every Secret of [`wanted`]: none means that it
+/// does not exist. A Secret that could not be read is a failure of its own and never gets here.
 pub fn materials(
     spec: &SinkSpec,
     sink_namespace: &str,
@@ -160,24 +152,6 @@ pub fn materials(
         authority,
         redaction,
     })
-}
-
-/// Reads every Secret that a sink refers to and may use, and makes materials of them.
-pub async fn gather(
-    spec: &SinkSpec,
-    sink_namespace: &str,
-    settings: &Settings,
-    secrets: &dyn ReadSecrets,
-) -> Result<Materials, SinkError> {
-    let mut found = BTreeMap::new();
-    for wanted in wanted(spec, sink_namespace) {
-        permitted(&wanted, sink_namespace, settings)
-            .map_err(|error| error.at(field(spec, wanted.role)))?;
-        if let Some(data) = secrets.read(&wanted).await? {
-            found.insert(wanted, data);
-        }
-    }
-    materials(spec, sink_namespace, |wanted| found.get(wanted).cloned())
 }
 
 /// Mistakes that no Secret can mend.

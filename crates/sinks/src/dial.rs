@@ -20,7 +20,7 @@ use std::{
 use async_trait::async_trait;
 use kollect_api::{
     address::{self, AddressPolicy},
-    rules::endpoint::{self, EndpointError},
+    rules::endpoint,
     sink::SinkType,
 };
 use socket2::{SockRef, TcpKeepalive};
@@ -217,16 +217,8 @@ impl Dialer {
         local_repositories: bool,
     ) -> Result<(), SinkError> {
         endpoint::check(sink_type, endpoint, &self.policy, local_repositories)
-            .map_err(|error| SinkError::terminal(format!("spec.endpoint: {error}")))
+            .map_err(|error| SinkError::terminal(error.to_string()))
     }
-}
-
-/// Whether a Git endpoint may be used as far as local paths are concerned: `file://` and plain
-/// paths reach the operator's own disk and need its administrator's consent.
-pub fn is_local_path_allowed(endpoint: &str, local_repositories: bool) -> bool {
-    let policy = AddressPolicy::default();
-    let verdict = endpoint::check(SinkType::Git, endpoint, &policy, local_repositories);
-    verdict != Err(EndpointError::Local)
 }
 
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {

@@ -6,11 +6,14 @@
 //! that a database called `postgres` does not hide the word in `postgres upsert`.
 
 mod connection;
+mod sink;
 #[cfg(test)]
 mod tests;
 mod view;
 
 use std::fmt;
+
+pub use self::sink::Redacted;
 
 use self::view::View;
 use crate::{
@@ -39,8 +42,14 @@ const PUBLIC_ACCOUNTS: [&str; 5] = [
     "gitlab-ci-token",
 ];
 
+/// Keys of Secrets, as operators of databases write them, whose values are names: not to be shown,
+/// but to be searched for as words only, since `app` is part of many.
+const NAME_KEYS: [&str; 7] = [
+    "username", "user", "host", "hostname", "port", "dbname", "database",
+];
+
 /// Keys of Secrets whose values are public.
-const PUBLIC_KEYS: [&str; 1] = ["known_hosts"];
+const PUBLIC_KEYS: [&str; 5] = ["known_hosts", "provider", "region", "sslmode", "type"];
 
 /// Removes secrets from texts.
 ///
@@ -72,7 +81,7 @@ impl Redaction {
             if PUBLIC_KEYS.contains(&key) {
                 continue;
             }
-            if matches!(key, "username" | "user") {
+            if NAME_KEYS.contains(&key) {
                 if !PUBLIC_ACCOUNTS.contains(&text.expose().trim()) {
                     redaction.add_name(text.expose());
                 }
@@ -106,13 +115,22 @@ impl Redaction {
 
     /// The text without secrets.
     pub fn clean(&self, text: &str) -> String {
+        self.remove(&self.names, text)
+    }
+
+    /// The text without values; names stay.
+    fn clean_values(&self, text: &str) -> String {
+        self.remove(&[], text)
+    }
+
+    fn remove(&self, names: &[String], text: &str) -> String {
         let mut hidden = vec![false; text.len()];
         view::hide_userinfo(text, &mut hidden);
         for view in View::all(text) {
             for value in &self.values {
                 view.hide(value.as_bytes(), &mut hidden);
             }
-            for name in &self.names {
+            for name in names {
                 view.hide_word(name.as_bytes(), &mut hidden);
             }
             view.hide_base64(&self.values, &mut hidden);

@@ -8,7 +8,11 @@
 pub(crate) mod tests;
 mod verifier;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use kollect_api::address;
 use rustls::{
@@ -71,7 +75,7 @@ impl Trust {
                 .dangerous()
                 .with_custom_certificate_verifier(verifier)
         } else {
-            builder.with_root_certificates(system_roots())
+            builder.with_root_certificates(Arc::clone(&SYSTEM_ROOTS))
         };
         Ok(config.with_no_client_auth())
     }
@@ -99,9 +103,10 @@ pub(crate) fn authorities(
     Ok(certificates)
 }
 
-/// The authorities that the system trusts. None is no error yet: a sink may not need any, and one
-/// that does gets told what to do when its server's certificate is refused.
-fn system_roots() -> RootCertStore {
+/// The authorities that the system trusts, read once: they are a hundred and more, and every sink
+/// would keep them. None is no error yet: a sink may not need any, and one that does gets told what
+/// to do when its server's certificate is refused.
+static SYSTEM_ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(found.certs);
@@ -110,8 +115,8 @@ fn system_roots() -> RootCertStore {
             "the system has no certificate authorities; TLS works only with spec.tls.caBundle or caSecretRef"
         );
     }
-    store
-}
+    Arc::new(store)
+});
 
 /// Starts TLS on a connection. `host` is the name that the certificate has to show.
 pub async fn handshake<S>(

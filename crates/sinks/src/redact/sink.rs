@@ -1,0 +1,131 @@
+//! The last look at what a sink says.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kollect_api::sink::SinkType;
+
+use super::Redaction;
+use crate::{
+    error::SinkError,
+    sink::{Appetite, Delivery, InventoryId, Receipt, Sink},
+};
+
+/// A sink whose texts hold no secret values, whatever its backend and the libraries below it say.
+///
+/// Backends clean the texts of their libraries themselves, names included, because only they know
+/// which part of a message is theirs. This is for what slips through.
+#[derive(Debug)]
+pub struct Redacted {
+    sink: Arc<dyn Sink>,
+    redaction: Redaction,
+}
+
+impl Redacted {
+    /// The same sink with clean texts.
+    pub fn new(sink: Arc<dyn Sink>, redaction: Redaction) -> Self {
+        Self { sink, redaction }
+    }
+
+    fn receipt(&self, result: Result<Receipt, SinkError>) -> Result<Receipt, SinkError> {
+        match result {
+            Ok(receipt) => Ok(Receipt {
+                note: receipt.note.map(|note| self.redaction.clean_values(&note)),
+                ..receipt
+            }),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    fn error(&self, error: SinkError) -> SinkError {
+        error.map_message(|text| self.redaction.clean_values(&text))
+    }
+}
+
+#[async_trait]
+impl Sink for Redacted {
+    fn sink_type(&self) -> SinkType {
+        self.sink.sink_type()
+    }
+
+    fn appetite(&self) -> Appetite {
+        self.sink.appetite()
+    }
+
+    async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
+        self.receipt(self.sink.deliver(delivery).await)
+    }
+
+    async fn retire(&self, inventory: &InventoryId) -> Result<Receipt, SinkError> {
+        self.receipt(self.sink.retire(inventory).await)
+    }
+
+    async fn probe(&self) -> Result<String, SinkError> {
+        match self.sink.probe().await {
+            Ok(text) => Ok(self.redaction.clean_values(&text)),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A backend that says everything it knows.
+    #[derive(Debug)]
+    struct Talkative;
+
+    const SAYS: &str = "postgres upsert as app: hunter22 at https://a:b@h";
+
+    #[async_trait]
+    impl Sink for Talkative {
+        fn sink_type(&self) -> SinkType {
+            SinkType::Postgres
+        }
+
+        fn appetite(&self) -> Appetite {
+            Appetite::Changes
+        }
+
+        async fn deliver(&self, _delivery: &Delivery) -> Result<Receipt, SinkError> {
+            Err(SinkError::OutOfStep(SAYS.to_owned()))
+        }
+
+        async fn retire(&self, _inventory: &InventoryId) -> Result<Receipt, SinkError> {
+            Ok(Receipt {
+                written: 7,
+                note: Some(SAYS.to_owned()),
+                ..Receipt::default()
+            })
+        }
+
+        async fn probe(&self) -> Result<String, SinkError> {
+            Err(SinkError::Forbidden(SAYS.to_owned()))
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_slips_through_and_nothing_else_changes() {
+        const CLEAN: &str = "postgres upsert as app: [redacted] at https://[redacted]@h";
+        let redaction =
+            Redaction::new(["hunter22".into()]).and_names(["postgres".into(), "app".into()]);
+        let sink = Redacted::new(Arc::new(Talkative), redaction);
+        let delivery = Delivery {
+            inventory: InventoryId::cluster("all"),
+            generation: 1,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            content: crate::Content::Changes(Arc::default()),
+            max_document_bytes: None,
+        };
+        let error = sink.deliver(&delivery).await.unwrap_err();
+        assert_eq!(error, SinkError::OutOfStep(CLEAN.to_owned()));
+        let receipt = sink.retire(&delivery.inventory).await.unwrap();
+        assert_eq!(receipt.written, 7);
+        assert_eq!(receipt.note.as_deref(), Some(CLEAN));
+        let error = sink.probe().await.unwrap_err();
+        assert_eq!(error, SinkError::Forbidden(CLEAN.to_owned()));
+        assert_eq!(sink.sink_type(), SinkType::Postgres);
+        assert_eq!(sink.appetite(), Appetite::Changes);
+    }
+}
