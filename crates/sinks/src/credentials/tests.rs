@@ -194,3 +194,27 @@ fn every_secret_of_a_sink_is_redacted() {
         .clean("pass-of-top pass-of-own pass-of-none");
     assert_eq!(text, "[redacted] [redacted] pass-of-none");
 }
+
+/// The example of the documentation is a sink, and says what it means to.
+#[test]
+fn the_documented_sink_wants_its_login_and_its_authority() {
+    let page = include_str!("../../../../docs/sinks.md");
+    let example = page
+        .split("```yaml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let object: kollect_api::sink::KollectSnapshotSink = serde_saphyr::from_str(example).unwrap();
+    let namespace = object.metadata.namespace.clone().unwrap();
+    let names: Vec<_> = wanted(&SinkSpec::Snapshot(object.spec), &namespace)
+        .into_iter()
+        .map(|wanted| (wanted.role, wanted.name))
+        .collect();
+    let expected = [
+        (Role::Common, "git-login"),
+        (Role::Authority, "git-authority"),
+    ];
+    assert_eq!(names, expected.map(|(role, name)| (role, name.to_owned())));
+}
