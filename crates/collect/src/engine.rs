@@ -319,6 +319,7 @@ impl Engine {
                 WatchScope::Namespace(name) => Scope::Namespace(name.to_string()),
             },
             selector: watch.selector.as_deref().map(str::to_owned),
+            name: None,
         };
         let stop = self.stop.child_token();
         let shared = Arc::clone(&self.shared);

@@ -90,6 +90,13 @@ pub use self::summary::{StoreSummary, TargetSummary};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
+impl Revision {
+    /// Its number: greater for later.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// Bounds of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -211,6 +218,15 @@ impl Store {
         rows.cloned().collect()
     }
 
+    /// What the targets of a scope know about one object, one row each.
+    pub fn find(&self, scope: &InventoryScope, namespace: &str, name: &str) -> Vec<Row> {
+        let directory = read(&self.0.directory);
+        let rows = directory
+            .targets_in(scope)
+            .filter_map(|target| target.find(namespace, name));
+        rows.filter(|row| scope.includes_row(row)).collect()
+    }
+
     /// The last change of a scope's rows. It never goes back, also not when targets end.
     pub fn revision(&self, scope: &InventoryScope) -> Revision {
         read(&self.0.directory).last_revision(scope)
@@ -277,15 +293,10 @@ impl Inner {
 
     fn take(&self, subscriber: &Subscriber) -> Taken {
         let directory = read(&self.directory);
-        let scope = subscriber.scope();
-        subscriber.wait();
-        let incomplete = directory
-            .targets_in(&scope)
-            .filter(|target| !target.is_complete());
-        let incomplete: Vec<_> = incomplete.map(|target| target.key.clone()).collect();
-        if !directory.planned || !incomplete.is_empty() {
+        if let Some(incomplete) = directory.waiting_for(subscriber) {
             return Taken::Waiting(incomplete);
         }
+        let scope = subscriber.scope();
         if subscriber.rest() {
             return Taken::Nothing;
         }
@@ -352,6 +363,22 @@ impl<'a> Moment<'a> {
 }
 
 impl Directory {
+    /// The targets that a reader waits for. While there are some, only their completion wakes it.
+    fn waiting_for(&self, subscriber: &Subscriber) -> Option<Vec<TargetKey>> {
+        let scope = subscriber.scope();
+        // Before looking, so that a target that becomes complete meanwhile is not missed.
+        subscriber.wait();
+        let incomplete = self
+            .targets_in(&scope)
+            .filter(|target| !target.is_complete());
+        let incomplete: Vec<_> = incomplete.map(|target| target.key.clone()).collect();
+        if !self.planned || !incomplete.is_empty() {
+            return Some(incomplete);
+        }
+        subscriber.listen();
+        None
+    }
+
     /// The last change of a scope's rows.
     fn last_revision(&self, scope: &InventoryScope) -> Revision {
         let last = self.targets_in(scope).map(|target| target.revision()).max();

@@ -172,10 +172,19 @@ impl Schedule {
         }
     }
 
-    /// The sink has lost its place (its table was dropped, its repository replaced): the next
-    /// export is a full one and happens at once.
-    pub fn forget(&mut self) {
+    /// The export under way found that the sink has lost its place (its table was dropped, its
+    /// repository replaced): the next one is a full one and happens at once.
+    pub fn lost(&mut self) {
+        self.under_way = None;
         self.accepted = None;
+    }
+
+    /// There was nothing to deliver: this content equals what the sink accepted last, under another
+    /// name. The time of the last delivery stays.
+    pub fn unchanged(&mut self, attempt: Attempt, now: Moment) {
+        let at = self.accepted.map_or(now, |accepted| accepted.at);
+        self.begin(attempt, at);
+        self.succeeded();
     }
 
     /// Whether an export is under way.

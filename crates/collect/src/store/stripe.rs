@@ -244,6 +244,14 @@ impl Stripe {
         effects
     }
 
+    /// The row of one object.
+    pub(super) fn row(&self, hash: u64, namespace: &str, name: &str) -> Option<&Row> {
+        let is_object = |entry: &Entry| {
+            entry.row.name() == name && entry.row.origin().namespace() == namespace
+        };
+        self.table.find(hash, is_object)?.visible()
+    }
+
     /// The rows, in no order.
     pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.table.iter().filter_map(Entry::visible)

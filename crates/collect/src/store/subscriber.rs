@@ -118,6 +118,11 @@ impl Subscriber {
         state.waiting = true;
     }
 
+    /// From now on everything wakes the reader.
+    pub(super) fn listen(&self) {
+        lock(&self.state).waiting = false;
+    }
+
     /// Whether there is nothing to take.
     pub(super) fn rest(&self) -> bool {
         let mut state = lock(&self.state);

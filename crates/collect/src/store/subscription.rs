@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kollect_inventory::{Delta, Snapshot};
 
+use super::locks::read;
 use super::scope::InventoryScope;
 use super::subscriber::Subscriber;
 use super::{Inner, Revision};
@@ -38,6 +39,12 @@ impl Subscription {
     /// go on piling up.
     pub fn take(&self) -> Taken {
         self.inner.take(&self.subscriber)
+    }
+
+    /// The targets that have not been listed completely, or nothing if all have. Takes nothing;
+    /// whatever happens from now on wakes the reader again.
+    pub fn waiting_for(&self) -> Option<Vec<TargetKey>> {
+        read(&self.inner.directory).waiting_for(&self.subscriber)
     }
 
     /// Follows other rows from now on. The next thing taken is all rows.

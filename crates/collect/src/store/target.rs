@@ -134,8 +134,7 @@ impl TargetRows {
     ) -> Outcome {
         let hasher = &self.shared.hasher;
         let hash = hash_of(hasher, object.namespace, object.name);
-        // The table itself looks at the lowest and the highest bits.
-        let mut stripe = lock(&self.stripes[(hash >> 32) as usize % STRIPES]);
+        let mut stripe = self.stripe(hash);
         if feed.is_retired(object.namespace) {
             return Outcome::Closed;
         }
@@ -334,6 +333,18 @@ impl TargetRows {
 
     pub(super) fn unsubscribe(&self, subscriber: &Arc<Subscriber>) {
         write(&self.subscribers).retain(|known| !Arc::ptr_eq(known, subscriber));
+    }
+
+    /// The row of one object.
+    pub(super) fn find(&self, namespace: &str, name: &str) -> Option<Row> {
+        let hash = hash_of(&self.shared.hasher, namespace, name);
+        self.stripe(hash).row(hash, namespace, name).cloned()
+    }
+
+    /// The rows that hold the object of this hash.
+    fn stripe(&self, hash: u64) -> MutexGuard<'_, Stripe> {
+        // The table itself looks at the lowest and the highest bits.
+        lock(&self.stripes[(hash >> 32) as usize % STRIPES])
     }
 
     /// Locks all rows, for a look at one moment.

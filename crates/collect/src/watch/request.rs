@@ -14,6 +14,8 @@ pub struct Subject {
     pub scope: Scope,
     /// A label selector in the form of the API server, such as `app in (a,b),!legacy`.
     pub selector: Option<String>,
+    /// The only name of interest; the server then sends nothing else.
+    pub name: Option<String>,
 }
 
 /// Where objects are looked for.
@@ -55,7 +57,15 @@ impl Subject {
             resource,
             scope,
             selector: None,
+            name: None,
         }
+    }
+
+    /// Only the object of this name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// Path and query of a request.
@@ -97,6 +107,9 @@ impl Subject {
         }
         if let Some(selector) = &self.selector {
             add("labelSelector", selector);
+        }
+        if let Some(name) = &self.name {
+            add("fieldSelector", &format!("metadata.name={name}"));
         }
         uri
     }
@@ -148,6 +161,7 @@ mod tests {
             }),
             scope,
             selector: selector.map(str::to_owned),
+            name: None,
         }
     }
 

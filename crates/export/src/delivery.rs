@@ -1,0 +1,100 @@
+//! One call of a sink: with a deadline, behind the breaker, and with its panics contained.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use kollect_api::sink::SinkType;
+use kollect_sinks::{Delivery, InventoryId, Receipt, Sink, SinkError};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+
+use crate::{order::SinkSource, pool::Pool};
+
+/// Is told of every call that reached a sink.
+pub trait Observer: Send + Sync {
+    /// A delivery ended.
+    fn delivered(&self, sink: SinkType, took: Duration, result: Result<&Receipt, &SinkError>);
+    /// Rows that a sink holds already were not sent again.
+    fn debounced(&self) {}
+}
+
+/// Counts nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn delivered(&self, _: SinkType, _: Duration, _: Result<&Receipt, &SinkError>) {}
+}
+
+/// What all calls share.
+pub struct Calls {
+    /// Live sinks.
+    pub pool: Pool,
+    /// How long one delivery may take.
+    pub deadline: Duration,
+    /// How many calls there may be at a time, over all inventories.
+    pub permits: Semaphore,
+    /// Who counts.
+    pub observer: Arc<dyn Observer>,
+}
+
+impl Calls {
+    /// Delivers.
+    pub async fn deliver(
+        &self,
+        source: &SinkSource,
+        sink: &dyn Sink,
+        delivery: &Delivery,
+    ) -> Result<Receipt, SinkError> {
+        let _permit = self.permits.acquire().await;
+        self.pool.admit(source)?;
+        let begun = Instant::now();
+        let result = self.contained(source, sink.deliver(delivery)).await;
+        self.observer
+            .delivered(sink.sink_type(), begun.elapsed(), result.as_ref());
+        result
+    }
+
+    /// Cleans up.
+    pub async fn retire(
+        &self,
+        source: &SinkSource,
+        inventory: &InventoryId,
+    ) -> Result<Receipt, SinkError> {
+        let _permit = self.permits.acquire().await;
+        let sink = self.pool.acquire(source)?;
+        self.pool.admit(source)?;
+        self.contained(source, sink.retire(inventory)).await
+    }
+
+    async fn contained(
+        &self,
+        source: &SinkSource,
+        call: impl Future<Output = Result<Receipt, SinkError>>,
+    ) -> Result<Receipt, SinkError> {
+        let call = timeout(self.deadline, AssertUnwindSafe(call).catch_unwind());
+        let result = match call.await {
+            Ok(Ok(result)) => result,
+            // The text of a panic may contain anything, also values; it stays on standard error.
+            Ok(Err(_)) => Err(SinkError::transient(
+                "the sink failed in an unexpected way (a panic; the log of the operator has it)",
+            )),
+            Err(_) => Err(SinkError::transient(format!(
+                "the export did not finish within {:?}; check the server, or raise --export-timeout",
+                self.deadline
+            ))),
+        };
+        // Whatever the backend kept of what it should not have told.
+        let result = result.map_err(|error| {
+            error.map_message(|text| source.materials.redaction.clean(&text))
+        });
+        self.pool.note(source, result.as_ref().map(|_| ()));
+        result
+    }
+}

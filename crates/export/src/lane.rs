@@ -1,0 +1,287 @@
+//! One sink of one inventory: its schedule, and what it has not been given yet.
+//!
+//! Every lane follows the rows on its own, so a slow sink piles up one bounded change set and
+//! nobody waits for it.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kollect_api::reference::SinkFamily;
+use kollect_collect::store::{Revision, Subscription};
+use kollect_sinks::SinkError;
+
+use crate::{
+    Moment,
+    order::{SinkOrder, SinkSource, Source},
+    report::{Export, LaneReport, LaneState},
+    retry::{FailureClass, Jitter},
+    schedule::{Attempt, Content, Schedule, Verdict, Wanted},
+    survey::Survey,
+};
+
+/// One sink of one inventory.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) order: SinkOrder,
+    pub(crate) subscription: Subscription,
+    schedule: Schedule,
+    /// Whether what an earlier process delivered has been looked at.
+    resumed: bool,
+    failure: Option<SinkError>,
+    last_export: Option<Export>,
+    confirmed_at: Option<Timestamp>,
+    /// The rows that the sink holds, if it is known for certain.
+    holds: Option<Stand>,
+    /// A delivery is under way that began with this.
+    under_way: Option<UnderWay>,
+    /// Deliveries that a sink refused because it had lost its place, one after the other.
+    lost: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
+    attempt: Attempt,
+    stand: Stand,
+    at: Timestamp,
+}
+
+/// Which rows: at a revision of the store, seen through one selection of targets and namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stand {
+    /// Grows when other rows are selected.
+    pub(crate) selection: u64,
+    pub(crate) revision: Revision,
+}
+
+impl Stand {
+    fn content(self) -> Content {
+        Content(u128::from(self.selection) << 64 | u128::from(self.revision.number()))
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(order: SinkOrder, subscription: Subscription) -> Self {
+        Self {
+            // Nothing to look at is as good as having looked.
+            resumed: order.resume.is_none(),
+            order,
+            subscription,
+            schedule: Schedule::default(),
+            failure: None,
+            last_export: None,
+            confirmed_at: None,
+            holds: None,
+            under_way: None,
+            lost: 0,
+        }
+    }
+
+    /// Follows a newer order.
+    pub(crate) fn follow(&mut self, order: SinkOrder) {
+        // Only the first order knows what an earlier process did; later ones repeat what this
+        // process wrote itself.
+        let resume = self.order.resume.take();
+        self.order = SinkOrder { resume, ..order };
+    }
+
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Whether a survey has to be made before anything can be decided.
+    pub(crate) fn wants_survey(&self) -> bool {
+        !self.resumed
+    }
+
+    /// Looks at what an earlier process delivered: if it is what there is now, nothing has to be
+    /// delivered before the interval has passed.
+    ///
+    /// A status is written after a delivery, so a process that died in between says less than it
+    /// did. That heals with the next refresh; where no refresh comes soon, nothing is taken on
+    /// trust.
+    pub(crate) fn resume(&mut self, survey: &Survey, stand: Stand, now: Moment, wall: Timestamp) {
+        if std::mem::replace(&mut self.resumed, true) {
+            return;
+        }
+        let Some(resume) = self.order.resume.take() else {
+            return;
+        };
+        let interval = self.order.interval;
+        let trusted = !interval.is_zero() && interval <= LONGEST_TRUST;
+        let documents = self.order.key.family == SinkFamily::Snapshot;
+        let same = survey.checksum_of(documents, self.order.max_document_bytes)
+            == Some(&*resume.checksum);
+        if trusted && same {
+            let age = wall.duration_since(resume.at);
+            let age = Duration::try_from(age).unwrap_or_default();
+            let at = now.saturating_sub(age);
+            self.schedule =
+                Schedule::resume(stand.content(), self.order.configuration, at);
+            self.last_export = Some(Export {
+                at: resume.at,
+                checksum: Some(resume.checksum),
+            });
+        }
+    }
+
+    fn wanted(&self, stand: Stand, open: bool) -> Wanted {
+        Wanted {
+            content: stand.content(),
+            configuration: self.order.configuration,
+            interval: self.order.interval,
+            open: open && self.resumed && matches!(self.order.source, Source::Ready(_)),
+        }
+    }
+
+    /// What to do now.
+    pub(crate) fn verdict(&self, stand: Stand, open: bool, now: Moment) -> Verdict {
+        self.schedule.verdict(&self.wanted(stand, open), now)
+    }
+
+    /// A delivery of these rows has begun.
+    pub(crate) fn begin(
+        &mut self,
+        attempt: Attempt,
+        stand: Stand,
+        now: Moment,
+        wall: Timestamp,
+    ) {
+        let attempt = Attempt {
+            content: stand.content(),
+            ..attempt
+        };
+        self.schedule.begin(attempt, now);
+        self.under_way = Some(UnderWay {
+            attempt,
+            stand,
+            at: wall,
+        });
+    }
+
+    /// There was nothing to deliver after all: the rows are what they were.
+    pub(crate) fn unchanged(&mut self, attempt: Attempt, stand: Stand, now: Moment) {
+        self.schedule.unchanged(
+            Attempt {
+                content: stand.content(),
+                ..attempt
+            },
+            now,
+        );
+        self.holds = Some(stand);
+    }
+
+    /// The delivery under way has ended. Returns whether something new has arrived at the sink.
+    pub(crate) fn end(
+        &mut self,
+        result: Result<(), SinkError>,
+        now: Moment,
+        jitter: Jitter,
+    ) -> bool {
+        let Some(under_way) = self.under_way.take() else {
+            return false;
+        };
+        match result {
+            Ok(()) => {
+                let news = self.holds != Some(under_way.stand) || self.failure.is_some();
+                self.schedule.succeeded();
+                self.failure = None;
+                self.lost = 0;
+                self.holds = Some(under_way.stand);
+                self.confirmed_at = Some(under_way.at);
+                if news || self.last_export.is_none() {
+                    self.last_export = Some(Export {
+                        at: under_way.at,
+                        checksum: None,
+                    });
+                }
+                news
+            }
+            Err(SinkError::OutOfStep(text)) if self.lost == 0 && under_way.attempt.since.is_some() => {
+                // All rows put it right, and there is no reason to wait.
+                tracing::info!(sink = %self.order.key, reason = text, "all rows are sent again");
+                self.lost += 1;
+                self.schedule.lost();
+                self.forget();
+                false
+            }
+            Err(error) => {
+                self.schedule.failed(class(&error), now, jitter);
+                self.failure = Some(error);
+                self.forget();
+                false
+            }
+        }
+    }
+
+    /// Notes a failure that happened before anything was sent.
+    pub(crate) fn refuse(&mut self, attempt: Attempt, error: SinkError, now: Moment, jitter: Jitter) {
+        self.schedule.begin(attempt, now);
+        self.schedule.failed(class(&error), now, jitter);
+        self.failure = Some(error);
+        self.forget();
+    }
+
+    /// What the sink holds is not known any more.
+    fn forget(&mut self) {
+        self.holds = None;
+        self.subscription.start_over();
+    }
+
+    /// Learns the checksum of what the sink holds, if the survey is about just that.
+    pub(crate) fn learn(&mut self, survey: &Survey, stand: Stand) {
+        if self.holds == Some(stand)
+            && let Some(export) = &mut self.last_export
+        {
+            let documents = self.order.key.family == SinkFamily::Snapshot;
+            export.checksum = survey
+                .checksum_of(documents, self.order.max_document_bytes)
+                .map(str::to_owned);
+        }
+    }
+
+    /// Whether the checksum of what the sink holds is still to be learned.
+    pub(crate) fn wants_checksum(&self) -> bool {
+        let unknown = |export: &Export| export.checksum.is_none();
+        self.holds.is_some() && self.last_export.as_ref().is_some_and(unknown)
+    }
+
+    pub(crate) fn report(&self, stand: Stand, open: bool) -> LaneReport {
+        let state = match &self.order.source {
+            Source::Held(error) => LaneState::Held(Some(error.clone())),
+            Source::Reading => LaneState::Held(None),
+            Source::Ready(_) => match &self.failure {
+                Some(error) => LaneState::Failed {
+                    error: error.clone(),
+                    in_a_row: self.schedule.failures(),
+                },
+                None if self.schedule.is_in_step(&self.wanted(stand, open)) => LaneState::InStep,
+                None => LaneState::Behind,
+            },
+        };
+        LaneReport {
+            key: self.order.key.clone(),
+            state,
+            last_export: self.last_export.clone(),
+            confirmed_at: self.confirmed_at,
+        }
+    }
+
+    pub(crate) fn source(&self) -> Option<&Arc<SinkSource>> {
+        match &self.order.source {
+            Source::Ready(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// The longest interval for which the word of a status is taken.
+const LONGEST_TRUST: Duration = Duration::from_mins(10);
+
+/// The class of a failure, as the schedule sees it.
+pub(crate) fn class(error: &SinkError) -> FailureClass {
+    match error {
+        SinkError::Transient(_) | SinkError::OutOfStep(_) => FailureClass::Transient,
+        SinkError::Terminal(_) => FailureClass::Terminal,
+        SinkError::Forbidden(_) => FailureClass::Forbidden,
+    }
+}

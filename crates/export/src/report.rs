@@ -1,0 +1,81 @@
+//! What an exporter says about its work.
+
+use jiff::Timestamp;
+use kollect_collect::plan::TargetKey;
+use kollect_sinks::SinkError;
+
+use crate::{order::SinkKey, survey::Survey};
+
+/// The state of one inventory's exports.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Targets whose first listing is not complete. While there are some nothing is exported.
+    /// `None` when it has not been looked at, or when not even the targets are known.
+    pub waiting_for: Option<Vec<TargetKey>>,
+    /// The rows at some recent moment.
+    pub survey: Option<Survey>,
+    /// The sinks, in the order of the order.
+    pub lanes: Vec<LaneReport>,
+    /// The sinks that are being cleaned up.
+    pub retiring: Vec<RetireReport>,
+}
+
+/// The state of one sink of an inventory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaneReport {
+    /// Which sink.
+    pub key: SinkKey,
+    /// How it stands.
+    pub state: LaneState,
+    /// The last delivery of this process that brought something new.
+    pub last_export: Option<Export>,
+    /// When accepted rows were last confirmed, by any delivery.
+    pub confirmed_at: Option<Timestamp>,
+}
+
+/// How one sink stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LaneState {
+    /// It may not be used now.
+    Held(Option<SinkError>),
+    /// It holds something else than the current rows; the delivery is due or under way.
+    Behind,
+    /// It holds the current rows.
+    InStep,
+    /// The last delivery failed.
+    Failed {
+        /// Why.
+        error: SinkError,
+        /// How often in a row.
+        in_a_row: u32,
+    },
+}
+
+/// A delivery that was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    /// When it began.
+    pub at: Timestamp,
+    /// The checksum of all rows that the sink holds since, if it is known.
+    pub checksum: Option<String>,
+}
+
+/// The state of one clean-up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetireReport {
+    /// Which sink.
+    pub key: SinkKey,
+    /// How it stands.
+    pub state: RetireState,
+}
+
+/// How a clean-up stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RetireState {
+    /// It is under way or about to be.
+    UnderWay,
+    /// Nothing of the inventory is left at the sink.
+    Done,
+    /// It failed and will be tried again.
+    Failed(SinkError),
+}

@@ -1,0 +1,136 @@
+//! The Secrets that sinks refer to, kept current.
+//!
+//! Each Secret is watched by its name: the operator holds what sinks were pointed at and nothing
+//! else, a rotated credential is known within moments, and a role that names the Secrets is enough.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use k8s_openapi::api::core::v1::Secret;
+use kollect_api::GroupVersionKind;
+use kollect_collect::{
+    discovery::Resource as Served,
+    watch::{Class, Handle, Scope, Server, Source, Subject, View},
+};
+use kollect_sinks::secret::SecretData;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    bell::Bell,
+    table::{Key, Shared, TypedDecoder},
+};
+
+/// What is known of one Secret.
+#[derive(Debug, Clone)]
+pub enum Known {
+    /// It is being read for the first time.
+    Reading,
+    /// Its content, and the version that changes with it.
+    Found {
+        /// `metadata.resourceVersion`.
+        version: String,
+        /// The values.
+        data: SecretData,
+    },
+    /// There is none.
+    Missing,
+    /// It cannot be read; the text says why.
+    Unreadable {
+        /// Whether a right is missing.
+        forbidden: bool,
+        /// What the API server said.
+        why: String,
+    },
+}
+
+struct Watched {
+    table: Shared<Secret>,
+    /// Held because a watch ends with its handle.
+    _watch: Handle<TypedDecoder<Secret>>,
+}
+
+/// Watches Secrets by name.
+pub struct Secrets {
+    server: Arc<Server>,
+    resource: Arc<Served>,
+    changed: Arc<Bell>,
+    stop: CancellationToken,
+    watched: Mutex<BTreeMap<Key, Watched>>,
+}
+
+impl Secrets {
+    /// Rings `changed` when a watched Secret changes.
+    pub fn new(server: Arc<Server>, changed: Arc<Bell>, stop: &CancellationToken) -> Self {
+        Self {
+            server,
+            resource: Arc::new(Served {
+                kind: GroupVersionKind::new("", "v1", "Secret"),
+                plural: "secrets".to_owned(),
+                namespaced: true,
+                verbs: vec!["list".to_owned(), "watch".to_owned()],
+            }),
+            changed,
+            stop: stop.clone(),
+            watched: Mutex::default(),
+        }
+    }
+
+    /// Watches exactly these from now on.
+    pub fn follow(&self, wanted: &BTreeSet<Key>) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|key, _| wanted.contains(key));
+        for key in wanted {
+            if !watched.contains_key(key) {
+                watched.insert(key.clone(), self.watch(key));
+            }
+        }
+    }
+
+    fn watch(&self, (namespace, name): &Key) -> Watched {
+        let table = Shared::new(Arc::clone(&self.changed));
+        let scope = Scope::Namespace(namespace.clone());
+        let subject = Subject::new(Arc::clone(&self.resource), scope).named(name);
+        let view = View::full(TypedDecoder::default());
+        let source = Source::new(Arc::clone(&self.server), subject, view);
+        let watch = source.spawn(table.clone(), &self.stop);
+        Watched {
+            table,
+            _watch: watch,
+        }
+    }
+
+    /// What is known of a Secret. One that nobody follows is being read for ever.
+    pub fn get(&self, namespace: &str, name: &str) -> Known {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (namespace.to_owned(), name.to_owned());
+        let Some(watched) = watched.get(&key) else {
+            return Known::Reading;
+        };
+        watched.table.read(|table| {
+            if let Some(secret) = table.get(namespace, name) {
+                return Known::Found {
+                    version: secret.metadata.resource_version.clone().unwrap_or_default(),
+                    data: content(secret),
+                };
+            }
+            if table.is_listed() {
+                return Known::Missing;
+            }
+            // What was read before stays in use while the API server is away.
+            table.trouble().map_or(Known::Reading, |trouble| Known::Unreadable {
+                forbidden: trouble.class == Class::Forbidden,
+                why: trouble.message.clone(),
+            })
+        })
+    }
+}
+
+fn content(secret: &Secret) -> SecretData {
+    let data = secret.data.iter().flatten();
+    let bytes: BTreeMap<String, Vec<u8>> = data
+        .map(|(key, value)| (key.clone(), value.0.clone()))
+        .collect();
+    SecretData::from(bytes)
+}
