@@ -141,6 +141,10 @@ words! {
         ExportSucceeded,
         /// Everything was exported.
         Exported,
+        /// Every sink holds the current rows.
+        UpToDate,
+        /// Targets have not been listed completely, so nothing is exported yet.
+        WaitingForCollection,
         /// Some sinks were served, some not.
         PartiallySynced,
         /// There is no sink to export to.

@@ -39,7 +39,7 @@ pub fn outside_namespaces(ceiling: &Ceiling<'_>, namespace: &str) -> Option<Stri
 }
 
 /// Why a namespace may not be referred to by cluster kinds, if it may not.
-pub(super) fn outside_static_refs(ceiling: &Ceiling<'_>, namespace: &str) -> Option<String> {
+pub fn outside_static_refs(ceiling: &Ceiling<'_>, namespace: &str) -> Option<String> {
     let allowed = ceiling.allowed_static_ref_namespaces;
     if allowed.is_empty() || allowed.iter().any(|allowed| allowed.trim() == namespace) {
         return None;

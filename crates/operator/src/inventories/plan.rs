@@ -1,0 +1,493 @@
+//! What is to be exported where, from everything that users configured.
+//!
+//! Pure: the inventory, the scopes, the cluster targets, the namespaces and the sinks go in; an
+//! order for the exporter and what has to be said about it come out.
+
+use std::{collections::BTreeSet, num::NonZeroU64, sync::Arc, time::Duration};
+
+use k8s_openapi::jiff::Timestamp;
+use kollect_api::{
+    KollectClusterScope, KollectClusterTarget, KollectScope,
+    condition::{ConditionStatus, ConditionType, Reason},
+    effective,
+    inventory::KollectClusterInventorySpec,
+    reference::SinkFamily,
+    rules::{outside_sinks, outside_static_refs},
+    scope::Ceiling,
+};
+use kollect_collect::{plan::NamespaceListing, store::InventoryScope};
+use kollect_export::{
+    Configuration, Order, SinkKey, SinkOrder,
+    order::{Resume, Source},
+};
+use kollect_sinks::{InventoryScope as Owner, SinkError};
+use sha2::{Digest as _, Sha256};
+
+use super::subject::{Reference, Subject};
+use crate::{
+    sink_objects::{Access, Lookup, SinkObject, truncated},
+    target_status::Trouble,
+};
+
+/// For how long an inventory may be there before anybody minds that it selects no target: objects
+/// of one manifest arrive one after the other.
+const BOOTSTRAP: Duration = Duration::from_mins(5);
+
+/// What the plan of an inventory depends on.
+pub struct World<'w> {
+    /// All scopes of teams.
+    pub scopes: &'w [Arc<KollectScope>],
+    /// All scopes of the platform.
+    pub cluster_scopes: &'w [Arc<KollectClusterScope>],
+    /// The namespaces.
+    pub namespaces: &'w NamespaceListing,
+    /// The cluster targets.
+    pub cluster_targets: &'w [Arc<KollectClusterTarget>],
+    /// Looks for a sink.
+    pub find: &'w dyn Fn(&SinkKey) -> Lookup,
+    /// Looks for its credentials.
+    pub access: &'w dyn Fn(&SinkObject) -> Access,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What is wrong with one sink of an inventory before anything is sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// Which sink.
+    pub key: SinkKey,
+    /// What is wrong.
+    pub trouble: Trouble,
+}
+
+/// What to do for an inventory, and what to say about it.
+#[derive(Debug, Clone)]
+pub struct InventoryPlan {
+    /// For the exporter.
+    pub order: Order,
+    /// Why nothing is exported at all.
+    pub gate: Option<Trouble>,
+    /// Nothing definite is known yet: the status stays as it is.
+    pub undecided: bool,
+    /// The sinks that cannot be used.
+    pub findings: Vec<Finding>,
+    /// Sinks that the inventory no longer refers to and that are gone as well: nothing can be
+    /// cleaned up there.
+    pub orphans: Vec<SinkKey>,
+    /// The cluster targets that are rolled up.
+    pub targets: BTreeSet<String>,
+}
+
+/// Makes the plan of an inventory.
+pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
+    let ceilings = ceilings(subject, world);
+    let Selection {
+        scope,
+        targets,
+        trouble: mut gate,
+        mut undecided,
+    } = select(subject, world);
+    if subject.suspend {
+        gate = Some(Trouble {
+            reason: Reason::Suspended,
+            message: "spec.suspend is true".to_owned(),
+        });
+        undecided = false;
+    } else if let Some(denial) = denial(subject, &ceilings) {
+        gate = Some(denial);
+        undecided = false;
+    }
+    let floor = effective::floor(ceilings.iter().cloned());
+    let mut findings = Vec::new();
+    let deleted = subject.deleted_at.is_some();
+    let mut deliver = Vec::new();
+    for reference in &subject.references {
+        let found = (world.find)(&reference.key);
+        if let Some(trouble) = trouble(&reference.key, &found) {
+            findings.push(Finding {
+                key: reference.key.clone(),
+                trouble,
+            });
+        }
+        deliver.push(sink_order(subject, reference, &found, floor, world));
+    }
+    let mut retire = Vec::new();
+    let mut orphans = Vec::new();
+    for key in leftovers(subject) {
+        let known = deliver.iter().find(|sink| sink.key == key).cloned();
+        match (world.find)(&key) {
+            Lookup::Missing => orphans.push(key),
+            found => {
+                let reference = Reference {
+                    key,
+                    interval: None,
+                    max_export_bytes: None,
+                };
+                let order = known
+                    .unwrap_or_else(|| sink_order(subject, &reference, &found, floor, world));
+                retire.push(SinkOrder {
+                    // An unverified connection does not keep rows from being removed.
+                    source: match found {
+                        Lookup::Found(sink) => source((world.access)(&sink)),
+                        _ => order.source,
+                    },
+                    ..order
+                });
+            }
+        }
+    }
+    if deleted {
+        deliver.clear();
+        findings.clear();
+    }
+    InventoryPlan {
+        order: Order {
+            inventory: subject.id.clone(),
+            generation: subject.generation,
+            scope,
+            dedupe: subject.dedupe(),
+            open: gate.is_none() && !undecided && !deleted,
+            deliver,
+            retire,
+        },
+        gate,
+        undecided,
+        findings,
+        orphans,
+        targets,
+    }
+}
+
+/// The ceilings over an inventory and its intervals.
+fn ceilings<'w>(subject: &Subject, world: &World<'w>) -> Vec<Ceiling<'w>> {
+    let namespace = match (&subject.id.scope, &subject.rollup) {
+        (Owner::Namespace(namespace), _) => namespace.as_str(),
+        (Owner::Cluster, Some(spec)) => spec.sink_namespace(),
+        (Owner::Cluster, None) => "",
+    };
+    let own = world
+        .scopes
+        .iter()
+        .filter(|scope| scope.metadata.namespace.as_deref() == Some(namespace))
+        .map(|scope| scope.ceiling());
+    let mut all: Vec<_> = own.collect();
+    if subject.rollup.is_some() {
+        all.extend(world.cluster_scopes.iter().map(|scope| scope.ceiling()));
+    }
+    all
+}
+
+/// Why the scopes do not allow the inventory to be exported, if they do not.
+fn denial(subject: &Subject, ceilings: &[Ceiling<'_>]) -> Option<Trouble> {
+    let cluster = subject.rollup.is_some();
+    // What a team's scope says about sinks binds the team, not the platform.
+    let binding = ceilings
+        .iter()
+        .filter(|ceiling| (ceiling.kind == "KollectClusterScope") == cluster);
+    for ceiling in binding {
+        if let Some(spec) = &subject.rollup {
+            for namespace in referred_namespaces(spec, &subject.references) {
+                if let Some(message) = outside_static_refs(ceiling, &namespace) {
+                    return Some(Trouble {
+                        reason: Reason::SinkNamespaceDenied,
+                        message,
+                    });
+                }
+            }
+        }
+        for reference in &subject.references {
+            let key = &reference.key;
+            if let Some(message) = outside_sinks(ceiling, key.family, &key.name) {
+                return Some(Trouble {
+                    reason: Reason::ScopeSinkDenied,
+                    message,
+                });
+            }
+        }
+    }
+    None
+}
+
+fn referred_namespaces(
+    spec: &KollectClusterInventorySpec,
+    references: &[Reference],
+) -> BTreeSet<String> {
+    let profile = spec.profile_ref.as_ref();
+    let profile = profile
+        .map(|reference| reference.namespace().to_owned())
+        .filter(|namespace| !namespace.is_empty());
+    let sinks = references.iter().map(|sink| sink.key.namespace.clone());
+    sinks.chain(profile).collect()
+}
+
+/// Which rows belong to an inventory.
+struct Selection {
+    scope: InventoryScope,
+    targets: BTreeSet<String>,
+    /// Why the rows may not be exported, although it is known which they are.
+    trouble: Option<Trouble>,
+    undecided: bool,
+}
+
+impl Selection {
+    fn of(scope: InventoryScope, targets: BTreeSet<String>) -> Self {
+        Self {
+            scope,
+            targets,
+            trouble: None,
+            undecided: false,
+        }
+    }
+
+    fn nothing() -> Self {
+        let scope = InventoryScope::Cluster {
+            targets: BTreeSet::new(),
+            namespaces: BTreeSet::new(),
+        };
+        Self::of(scope, BTreeSet::new())
+    }
+}
+
+fn select(subject: &Subject, world: &World<'_>) -> Selection {
+    let spec = match (&subject.id.scope, &subject.rollup) {
+        (Owner::Namespace(namespace), _) => {
+            let scope = InventoryScope::Namespace(namespace.clone());
+            return Selection::of(scope, BTreeSet::new());
+        }
+        (Owner::Cluster, None) => return Selection::nothing(),
+        (Owner::Cluster, Some(spec)) => spec,
+    };
+    let not_yet = || Selection {
+        undecided: true,
+        ..Selection::nothing()
+    };
+    let NamespaceListing::Complete(known) = world.namespaces else {
+        return not_yet();
+    };
+    let listed: BTreeSet<&str> = spec
+        .namespaces
+        .iter()
+        .map(|name| name.trim())
+        .filter(|name| !name.is_empty())
+        .collect();
+    let namespaces: BTreeSet<String> = known
+        .iter()
+        .filter(|(name, _)| listed.is_empty() || listed.contains(name.as_str()))
+        .filter(|(_, facts)| {
+            // No selector is no restriction by labels.
+            let selector = spec.namespace_selector.as_ref();
+            selector.is_none_or(|selector| selector.matches(&facts.labels))
+        })
+        .map(|(name, _)| name.clone())
+        .collect();
+    let selected: Vec<_> = world
+        .cluster_targets
+        .iter()
+        .filter(|target| target.metadata.deletion_timestamp.is_none())
+        .filter(|target| is_selected(spec, target))
+        .filter(|target| {
+            let selector = target.spec.namespace_selector.as_ref();
+            selector.is_none_or(|selector| {
+                namespaces.iter().any(|name| {
+                    known
+                        .get(name)
+                        .is_some_and(|facts| selector.matches(&facts.labels))
+                })
+            })
+        })
+        .collect();
+    if selected.is_empty() {
+        if subject.age(world.now) < BOOTSTRAP {
+            return not_yet();
+        }
+        let trouble = Trouble {
+            reason: Reason::NoTargets,
+            message: "no KollectClusterTarget objects matched; check targetRefs, targetSelector and namespaceSelector".to_owned(),
+        };
+        return Selection {
+            trouble: Some(trouble),
+            ..Selection::nothing()
+        };
+    }
+    let name = |target: &KollectClusterTarget| target.metadata.name.clone().unwrap_or_default();
+    let mut not_ready: Vec<String> = selected
+        .iter()
+        .filter(|target| !is_ready(target))
+        .map(|target| name(target))
+        .collect();
+    not_ready.sort();
+    let targets: BTreeSet<String> = selected.iter().map(|target| name(target)).collect();
+    let scope = InventoryScope::Cluster {
+        targets: targets.clone(),
+        namespaces,
+    };
+    Selection {
+        trouble: (!not_ready.is_empty()).then(|| Trouble {
+            reason: Reason::TargetDegraded,
+            message: format!(
+                "{} target(s) not Ready: [{}]",
+                not_ready.len(),
+                not_ready.join(" ")
+            ),
+        }),
+        ..Selection::of(scope, targets)
+    }
+}
+
+fn is_selected(spec: &KollectClusterInventorySpec, target: &KollectClusterTarget) -> bool {
+    let name = target.metadata.name.as_deref().unwrap_or_default();
+    if !spec.target_refs.is_empty() {
+        return spec.target_refs.iter().any(|known| known == name);
+    }
+    let labels = target.metadata.labels.clone().unwrap_or_default();
+    let selector = spec.target_selector.as_ref();
+    selector.is_none_or(|selector| selector.matches(&labels))
+}
+
+fn is_ready(target: &KollectClusterTarget) -> bool {
+    let conditions = target.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .filter(|condition| condition.type_ == ConditionType::Ready.as_str())
+        .any(|condition| condition.status == ConditionStatus::True)
+}
+
+/// What is wrong with a sink, as far as its object tells.
+fn trouble(key: &SinkKey, found: &Lookup) -> Option<Trouble> {
+    let kind = kind_of(key.family);
+    let SinkKey {
+        namespace, name, ..
+    } = key;
+    match found {
+        Lookup::Missing => Some(Trouble {
+            reason: Reason::SinkNotFound,
+            message: format!(
+                "get {kind} {name:?} in {namespace:?}: not found; create it or remove the reference"
+            ),
+        }),
+        Lookup::Unreadable { forbidden, why } => Some(Trouble {
+            reason: if *forbidden {
+                Reason::SinkForbidden
+            } else {
+                Reason::SinkLookupFailed
+            },
+            message: format!("get {kind} {name:?} in {namespace:?}: {why}"),
+        }),
+        Lookup::Found(sink) => sink.objection().map(|probe| Trouble {
+            reason: Reason::SinkUnreachable,
+            message: format!("{kind} {name:?}: {}", probe.message),
+        }),
+    }
+}
+
+fn source(access: Access) -> Source {
+    match access {
+        Access::Reading => Source::Reading,
+        Access::Ready(source) => Source::Ready(source),
+        Access::Failed(error) => Source::Held(error),
+    }
+}
+
+fn sink_order(
+    subject: &Subject,
+    reference: &Reference,
+    found: &Lookup,
+    floor: Duration,
+    world: &World<'_>,
+) -> SinkOrder {
+    let mut configuration = Sha256::new();
+    for part in [&*subject.uid, subject.requested_at.as_deref().unwrap_or_default()] {
+        configuration.update(part);
+        configuration.update([0]);
+    }
+    configuration.update(subject.generation.to_be_bytes());
+    let mut interval = None;
+    let source = match found {
+        Lookup::Found(sink) => {
+            interval.clone_from(&sink.spec.common().export_min_interval);
+            let source = source((world.access)(sink));
+            if let Source::Ready(ready) = &source {
+                configuration.update(&ready.uid);
+                configuration.update(ready.version.to_be_bytes());
+            }
+            match trouble(&reference.key, found) {
+                Some(trouble) => Source::Held(SinkError::transient(trouble.message)),
+                None => source,
+            }
+        }
+        Lookup::Missing | Lookup::Unreadable { .. } => {
+            let text = trouble(&reference.key, found).map(|trouble| trouble.message);
+            Source::Held(SinkError::terminal(text.unwrap_or_default()))
+        }
+    };
+    SinkOrder {
+        key: reference.key.clone(),
+        source,
+        configuration: Configuration(truncated(configuration)),
+        interval: effective::interval(
+            reference.interval.as_ref(),
+            interval.as_ref(),
+            subject.interval.as_ref(),
+            floor,
+        ),
+        max_document_bytes: [reference.max_export_bytes, subject.max_export_bytes]
+            .into_iter()
+            .flatten()
+            .find_map(|bytes| u64::try_from(bytes).ok().and_then(NonZeroU64::new)),
+        resume: resume(subject, &reference.key),
+    }
+}
+
+/// What an earlier process says it delivered, if that was for the same spec.
+fn resume(subject: &Subject, key: &SinkKey) -> Option<Resume> {
+    let status = &subject.status;
+    if status.observed_generation != Some(subject.generation) {
+        return None;
+    }
+    let entry = status
+        .sink_exports
+        .iter()
+        .find(|entry| entry.name == key.to_string())
+        .filter(|entry| entry.namespace.as_ref().is_none_or(|n| *n == key.namespace))?;
+    let in_step = entry
+        .conditions
+        .iter()
+        .any(|c| c.type_ == ConditionType::Synced.as_str() && c.status == ConditionStatus::True);
+    Some(Resume {
+        checksum: entry.last_checksum.clone().filter(|_| in_step)?,
+        at: entry.last_export_time.as_ref()?.0,
+    })
+}
+
+/// The sinks that hold rows of this inventory and should not: those that the status remembers and
+/// the spec does not name; all of them when the inventory goes.
+fn leftovers(subject: &Subject) -> BTreeSet<SinkKey> {
+    let own_namespace = match &subject.id.scope {
+        Owner::Namespace(namespace) => namespace.as_str(),
+        Owner::Cluster => "",
+    };
+    let remembered = subject.status.sink_exports.iter().filter_map(|entry| {
+        let (family, name) = entry.name.split_once('/')?;
+        let family = SinkFamily::ALL.into_iter().find(|f| f.as_str() == family)?;
+        let namespace = entry.namespace.clone();
+        Some(SinkKey {
+            family,
+            namespace: namespace.unwrap_or_else(|| own_namespace.to_owned()),
+            name: name.to_owned(),
+        })
+    });
+    let named = subject.references.iter().map(|sink| sink.key.clone());
+    if subject.deleted_at.is_some() {
+        return remembered.chain(named).collect();
+    }
+    let named: BTreeSet<SinkKey> = named.collect();
+    remembered.filter(|key| !named.contains(key)).collect()
+}
+
+/// The kind of a family's sinks.
+pub fn kind_of(family: SinkFamily) -> &'static str {
+    match family {
+        SinkFamily::Snapshot => "KollectSnapshotSink",
+        SinkFamily::Database => "KollectDatabaseSink",
+        SinkFamily::Event => "KollectEventSink",
+    }
+}

@@ -1,0 +1,250 @@
+//! The sinks as they are configured, with the credentials they refer to.
+//!
+//! Everybody who uses a sink (inventories, probes, connection tests) asks here, so there is one
+//! answer to what a sink is and whether it can be used.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kollect_api::{
+    condition::{Condition, ConditionStatus},
+    effective,
+    reference::SinkFamily,
+    rules,
+};
+use kollect_collect::watch::Class;
+use kollect_export::{SinkKey, SinkSource};
+use kollect_sinks::{
+    SinkError, SinkSpec,
+    credentials::{self, Wanted},
+};
+use kube::core::ObjectMeta;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    configuration::Configuration,
+    secrets::{Known, Secrets},
+};
+
+/// A sink object of any family.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SinkObject {
+    /// Which sink.
+    pub key: SinkKey,
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// Its configuration.
+    pub spec: Arc<SinkSpec>,
+    /// Its status.
+    pub status: Option<kollect_api::sink::SinkStatus>,
+}
+
+impl SinkObject {
+    /// What the last probe of the sink as it is configured now said against using it.
+    pub fn objection(&self) -> Option<&Condition> {
+        let conditions = &self.status.as_ref()?.conditions;
+        let verified = conditions
+            .iter()
+            .find(|condition| condition.type_ == "ConnectionVerified")?;
+        // A probe of another configuration says nothing, and one that is switched off even less.
+        let current = verified.observed_generation.is_none()
+            || verified.observed_generation == self.meta.generation;
+        let probed = effective::connection_test(self.spec.common());
+        (current && probed && verified.status == ConditionStatus::False).then_some(verified)
+    }
+}
+
+/// What became of looking for a sink.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    /// There is none.
+    Missing,
+    /// It cannot be read.
+    Unreadable {
+        /// Whether a right is missing.
+        forbidden: bool,
+        /// What the API server said.
+        why: String,
+    },
+    /// It is there.
+    Found(Box<SinkObject>),
+}
+
+/// Whether a sink's credentials are at hand.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// They are being read.
+    Reading,
+    /// They are.
+    Ready(Arc<SinkSource>),
+    /// They cannot be had.
+    Failed(SinkError),
+}
+
+/// All sinks and the Secrets behind them.
+pub struct SinkObjects {
+    configuration: Arc<Configuration>,
+    secrets: Secrets,
+    rules: rules::Settings,
+}
+
+impl SinkObjects {
+    /// Looks sinks up in `configuration` and credentials in `secrets`.
+    pub fn new(configuration: Arc<Configuration>, secrets: Secrets, rules: rules::Settings) -> Self {
+        Self {
+            configuration,
+            secrets,
+            rules,
+        }
+    }
+
+    /// All sinks.
+    pub fn all(&self) -> Vec<SinkObject> {
+        let configuration = &self.configuration;
+        let mut all = Vec::new();
+        for sink in configuration.snapshot_sinks.all() {
+            let spec = SinkSpec::Snapshot(sink.spec.clone());
+            all.push(object(SinkFamily::Snapshot, &sink.metadata, spec, sink.status.as_ref()));
+        }
+        for sink in configuration.database_sinks.all() {
+            let spec = SinkSpec::Database(sink.spec.clone());
+            all.push(object(SinkFamily::Database, &sink.metadata, spec, sink.status.as_ref()));
+        }
+        for sink in configuration.event_sinks.all() {
+            let spec = SinkSpec::Event(sink.spec.clone());
+            all.push(object(SinkFamily::Event, &sink.metadata, spec, sink.status.as_ref()));
+        }
+        all
+    }
+
+    /// One sink.
+    pub fn find(&self, key: &SinkKey) -> Lookup {
+        let SinkKey {
+            family,
+            namespace,
+            name,
+        } = key;
+        let configuration = &self.configuration;
+        macro_rules! look {
+            ($kind:expr, $spec:path) => {{
+                if let Some(sink) = $kind.get(namespace, name) {
+                    let spec = $spec(sink.spec.clone());
+                    let found = object(*family, &sink.metadata, spec, sink.status.as_ref());
+                    return Lookup::Found(Box::new(found));
+                }
+                ($kind.unreadable(), $kind.trouble())
+            }};
+        }
+        let (unreadable, trouble) = match family {
+            SinkFamily::Snapshot => look!(configuration.snapshot_sinks, SinkSpec::Snapshot),
+            SinkFamily::Database => look!(configuration.database_sinks, SinkSpec::Database),
+            SinkFamily::Event => look!(configuration.event_sinks, SinkSpec::Event),
+        };
+        let own = (namespace.clone(), name.clone());
+        if let Some((_, why)) = unreadable.into_iter().find(|(key, _)| *key == own) {
+            return Lookup::Unreadable {
+                forbidden: false,
+                why,
+            };
+        }
+        match trouble {
+            Some((Class::Forbidden, why)) => Lookup::Unreadable {
+                forbidden: true,
+                why,
+            },
+            _ => Lookup::Missing,
+        }
+    }
+
+    /// Watches the Secrets that sinks refer to, and no others.
+    pub fn follow_secrets(&self) {
+        let all = self.all();
+        let wanted: BTreeSet<(String, String)> = all
+            .iter()
+            .flat_map(|sink| self.wanted(sink))
+            .filter_map(Result::ok)
+            .map(|wanted| (wanted.namespace, wanted.name))
+            .collect();
+        self.secrets.follow(&wanted);
+    }
+
+    /// The Secrets that a sink refers to, as far as it may.
+    fn wanted(&self, sink: &SinkObject) -> Vec<Result<Wanted, SinkError>> {
+        let namespace = &sink.key.namespace;
+        credentials::wanted(&sink.spec, namespace)
+            .into_iter()
+            .map(|wanted| {
+                credentials::permitted(&wanted, namespace, &self.rules).map(|()| wanted)
+            })
+            .collect()
+    }
+
+    /// The credentials of a sink.
+    pub fn access(&self, sink: &SinkObject) -> Access {
+        let mut version = Sha256::new();
+        version.update(serde_json::to_vec(&*sink.spec).unwrap_or_default());
+        let mut read = Vec::new();
+        for wanted in self.wanted(sink) {
+            let wanted = match wanted {
+                Ok(wanted) => wanted,
+                Err(error) => return Access::Failed(error),
+            };
+            match self.secrets.get(&wanted.namespace, &wanted.name) {
+                Known::Reading => return Access::Reading,
+                Known::Found { version: at, data } => {
+                    version.update(format!("\0{}/{}@{at}", wanted.namespace, wanted.name));
+                    read.push((wanted, data));
+                }
+                Known::Missing => {}
+                Known::Unreadable { forbidden, why } => {
+                    let text = format!(
+                        "secret {:?} in namespace {:?} cannot be read: {why}",
+                        wanted.name, wanted.namespace
+                    );
+                    return Access::Failed(if forbidden {
+                        SinkError::Forbidden(text)
+                    } else {
+                        SinkError::Transient(text)
+                    });
+                }
+            }
+        }
+        let find = |wanted: &Wanted| {
+            let known = read.iter().find(|(known, _)| known == wanted);
+            known.map(|(_, data)| data.clone())
+        };
+        match credentials::materials(&sink.spec, &sink.key.namespace, find) {
+            Err(error) => Access::Failed(error),
+            Ok(materials) => Access::Ready(Arc::new(SinkSource {
+                key: sink.key.clone(),
+                uid: sink.meta.uid.clone().unwrap_or_default(),
+                version: truncated(version),
+                spec: Arc::clone(&sink.spec),
+                materials: Arc::new(materials),
+            })),
+        }
+    }
+}
+
+/// The first half of a digest: enough to tell versions apart.
+pub fn truncated(digest: Sha256) -> u128 {
+    let bytes = digest.finalize();
+    u128::from_be_bytes(bytes[..16].try_into().expect("a digest of 32 bytes"))
+}
+
+fn object(
+    family: SinkFamily,
+    meta: &ObjectMeta,
+    spec: SinkSpec,
+    status: Option<&kollect_api::sink::SinkStatus>,
+) -> SinkObject {
+    SinkObject {
+        key: SinkKey {
+            family,
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+        },
+        meta: meta.clone(),
+        spec: Arc::new(spec),
+        status: status.cloned(),
+    }
+}
