@@ -8,14 +8,20 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::{ArgAction, Args};
+use kollect_api::{
+    address::{AddressPolicy, Network},
+    rules,
+};
 use kollect_collect::{extract, plan};
 use kollect_operator::{
-    controller::{Controller, Settings},
+    controller::Settings,
+    inventories,
     listeners::{self, Certificate, CertificateFiles, Guard, Health, Scrape},
     metrics::{Metrics, Observed, SAMPLE_INTERVAL},
+    process::{self, Operator},
 };
 use kube::{Client, Config, config::KubeConfigOptions, config::Kubeconfig};
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -44,10 +50,49 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     target_count_resync: Duration,
     #[command(flatten)]
+    sinks: Box<Sinks>,
+    #[command(flatten)]
     listeners: Box<Listeners>,
     /// Log lines as JSON instead of text.
     #[arg(long)]
     log_json: bool,
+}
+
+/// Options of exports and of the sinks they go to.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sinks")]
+struct Sinks {
+    /// Sinks may be in private networks (RFC 1918 and IPv6 unique local).
+    #[arg(long)]
+    allow_private_sinks: bool,
+    /// Networks that sinks may be in although they are private or loopback, such as 10.96.0.0/12.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    allow_sink_networks: String,
+    /// Host names that sinks may have although their addresses would be refused.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    allow_sink_hosts: String,
+    /// Git sinks may be directories of this machine (file://).
+    #[arg(long)]
+    allow_local_repositories: bool,
+    /// Namespaces whose Secrets sinks of other namespaces may use.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    secret_namespaces: String,
+    /// Upper limit of every maxExportBytes.
+    #[arg(long, value_name = "BYTES", default_value_t = kollect_api::effective::DEFAULT_MAX_EXPORT_BYTES)]
+    max_export_bytes: i64,
+    /// How long one export to one sink may take.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    export_timeout: Duration,
+    /// How many exports may run at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16)]
+    parallel_exports: usize,
+    /// How long a deleted inventory waits for a sink that cannot be cleaned up.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    cleanup_timeout: Duration,
+    /// Where Git mirrors are kept; empty for a directory of the system. Nothing there has to
+    /// survive.
+    #[arg(long, value_name = "DIR", default_value = "")]
+    work_dir: String,
 }
 
 /// Options of the HTTP listeners.
@@ -167,13 +212,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .context("the API server does not answer; check the kubeconfig and the network")?;
         tracing::info!(kubernetes = version.git_version, "connected");
         let stop = CancellationToken::new();
-        let controller = Controller::new(&client, settings(options), &stop);
+        let operator = Operator::new(&client, settings(options)?, &stop);
         let listeners = &options.listeners;
         let listeners = listeners
-            .serve(&client, controller.observed(), &stop)
+            .serve(&client, operator.observed(), &stop)
             .await?;
         let signals = tokio::spawn(stop_on_signal(stop.clone()));
-        controller.run(&stop).await;
+        let (_leading, leads) = watch::channel(true);
+        operator.run(leads, &stop).await;
         listeners.join_all().await;
         signals.abort();
         tracing::info!("stopped");
@@ -181,7 +227,40 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })
 }
 
-fn settings(options: &Options) -> Settings {
+fn settings(options: &Options) -> Result<process::Settings> {
+    let sinks = &options.sinks;
+    let networks = plan::comma_list(&sinks.allow_sink_networks);
+    let networks: Result<Vec<Network>, _> = networks.iter().map(|text| text.parse()).collect();
+    let rules = rules::Settings {
+        tenant_mode: options.tenant_mode,
+        addresses: AddressPolicy {
+            allow_private: sinks.allow_private_sinks,
+            allowed_networks: networks.context("--allow-sink-networks")?,
+            allowed_hosts: plan::comma_list(&sinks.allow_sink_hosts),
+        },
+        max_export_bytes: sinks.max_export_bytes,
+        secret_namespaces: plan::comma_list(&sinks.secret_namespaces),
+        local_repositories: sinks.allow_local_repositories,
+    };
+    let default = process::Settings::default();
+    let work_dir = &sinks.work_dir;
+    Ok(process::Settings {
+        collection: collection(options),
+        rules,
+        inventories: inventories::Settings {
+            cleanup_patience: sinks.cleanup_timeout,
+        },
+        export_deadline: sinks.export_timeout,
+        parallel_exports: sinks.parallel_exports,
+        work_dir: if work_dir.is_empty() {
+            default.work_dir
+        } else {
+            PathBuf::from(work_dir)
+        },
+    })
+}
+
+fn collection(options: &Options) -> Settings {
     Settings {
         plan: plan::Settings {
             default_included_namespaces: plan::comma_list(&options.default_included_namespaces),

@@ -42,7 +42,7 @@ const SURVEY_PAUSE: Duration = Duration::from_secs(1);
 /// and take at most this part of a core.
 const SURVEY_SHARE: u32 = 20;
 /// How long deliveries under way may take to end when the exporter is stopped.
-const FAREWELL: Duration = Duration::from_secs(20);
+const FAREWELL: Duration = Duration::from_secs(15);
 /// Moments count from long before the start, so that what happened earlier has one too.
 const PAST: Duration = Duration::from_hours(24 * 30);
 
@@ -52,6 +52,8 @@ pub struct Exporter {
     calls: Arc<Calls>,
     orders: watch::Receiver<Arc<Order>>,
     reports: watch::Sender<Report>,
+    /// Told when a report says something new.
+    news: Arc<Notify>,
     order: Arc<Order>,
     /// Never taken from; wakes this exporter when rows change.
     ear: Subscription,
@@ -88,12 +90,13 @@ enum Ended {
 }
 
 impl Exporter {
-    /// Follows `orders` and tells `reports`.
+    /// Follows `orders`, tells `reports`, and tells `news` when there is something new to read.
     pub fn new(
         store: Store,
         calls: Arc<Calls>,
         mut orders: watch::Receiver<Arc<Order>>,
         reports: watch::Sender<Report>,
+        news: Arc<Notify>,
     ) -> Self {
         let order = Arc::clone(&orders.borrow_and_update());
         let woken = Arc::new(Notify::new());
@@ -107,6 +110,7 @@ impl Exporter {
             calls,
             orders,
             reports,
+            news,
             order,
             ear,
             woken,
@@ -457,11 +461,14 @@ impl Exporter {
                 })
                 .collect(),
         };
-        self.reports.send_if_modified(|known| {
+        let news = self.reports.send_if_modified(|known| {
             let news = *known != report;
             *known = report;
             news
         });
+        if news {
+            self.news.notify_one();
+        }
     }
 }
 

@@ -84,15 +84,6 @@ impl Lane {
         self.order = SinkOrder { resume, ..order };
     }
 
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
-    }
-
-    /// Whether a survey has to be made before anything can be decided.
-    pub(crate) fn wants_survey(&self) -> bool {
-        !self.resumed
-    }
-
     /// Looks at what an earlier process delivered: if it is what there is now, nothing has to be
     /// delivered before the interval has passed.
     ///
@@ -237,12 +228,6 @@ impl Lane {
                 .checksum_of(documents, self.order.max_document_bytes)
                 .map(str::to_owned);
         }
-    }
-
-    /// Whether the checksum of what the sink holds is still to be learned.
-    pub(crate) fn wants_checksum(&self) -> bool {
-        let unknown = |export: &Export| export.checksum.is_none();
-        self.holds.is_some() && self.last_export.as_ref().is_some_and(unknown)
     }
 
     pub(crate) fn report(&self, stand: Stand, open: bool) -> LaneReport {

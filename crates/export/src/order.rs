@@ -31,7 +31,7 @@ impl fmt::Display for SinkKey {
 }
 
 /// A sink as it is configured now, with everything needed to build it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SinkSource {
     /// Which sink.
     pub key: SinkKey,
@@ -46,7 +46,7 @@ pub struct SinkSource {
 }
 
 /// What an inventory wants of one sink.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SinkOrder {
     /// Which sink.
     pub key: SinkKey,
@@ -63,7 +63,7 @@ pub struct SinkOrder {
 }
 
 /// Whether a sink can be used now.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// It can.
     Ready(Arc<SinkSource>),
@@ -83,7 +83,7 @@ pub struct Resume {
 }
 
 /// What to do for one inventory.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Order {
     /// The inventory.
     pub inventory: InventoryId,

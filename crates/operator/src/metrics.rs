@@ -8,11 +8,13 @@
 //! | --- | --- |
 //! | [`catalogue`] | every metric with its type, labels and meaning |
 //! | [`observed`] | what a scrape may look at, published by the control loop |
+//! | [`exports`] | what exports and probes count |
 //! | [`passes`] | what the control loop counts |
 //! | `profile_series` | the series that profiles define |
 //! | `page` | samples as OpenMetrics text |
 
 pub mod catalogue;
+pub mod exports;
 pub mod observed;
 mod page;
 pub mod passes;
@@ -83,6 +85,7 @@ impl Collector for Collection {
         watches(&scene, &mut page);
         self.dispatch(&mut page);
         self.references(&mut page);
+        self.observed.exports.write(&mut page);
         self.series
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -31,17 +31,25 @@ pub trait ApiOf: Resource<DynamicType = ()> + Sized {
     fn api(client: &Client, namespace: Option<&str>) -> Api<Self>;
 }
 
-impl ApiOf for kollect_api::KollectTarget {
-    fn api(client: &Client, namespace: Option<&str>) -> Api<Self> {
-        namespaced(client, namespace)
-    }
+macro_rules! api_of {
+    (namespaced: $($kind:ident),*; cluster: $($cluster:ident),*) => {
+        $(impl ApiOf for kollect_api::$kind {
+            fn api(client: &Client, namespace: Option<&str>) -> Api<Self> {
+                namespaced(client, namespace)
+            }
+        })*
+        $(impl ApiOf for kollect_api::$cluster {
+            fn api(client: &Client, _: Option<&str>) -> Api<Self> {
+                Api::all(client.clone())
+            }
+        })*
+    };
 }
-
-impl ApiOf for kollect_api::KollectClusterTarget {
-    fn api(client: &Client, _: Option<&str>) -> Api<Self> {
-        Api::all(client.clone())
-    }
-}
+api_of!(
+    namespaced: KollectTarget, KollectInventory, KollectSnapshotSink, KollectDatabaseSink,
+        KollectEventSink, KollectConnectionTest;
+    cluster: KollectClusterTarget, KollectClusterInventory
+);
 
 fn namespaced<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
@@ -56,7 +64,19 @@ where
     K: ApiOf + Clone + Debug + DeserializeOwned,
     S: Serialize + Debug,
 {
-    let meta = object.meta();
+    write_status_of::<K, S>(client, object.meta(), status).await
+}
+
+/// Replaces the status of the object that has this metadata.
+pub async fn write_status_of<K, S>(
+    client: &Client,
+    meta: &ObjectMeta,
+    status: &S,
+) -> kube::Result<()>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+    S: Serialize + Debug,
+{
     let name = meta.name.as_deref().unwrap_or_default();
     // A JSON patch with a test is the whole of the precondition: a merge patch could not remove
     // fields, and an update would carry the spec along.
@@ -124,7 +144,19 @@ pub fn event<K>(object: &K, condition: &Condition, component: &str, now: Timesta
 where
     K: Resource<DynamicType = ()>,
 {
-    let meta = object.meta();
+    event_of::<K>(object.meta(), condition, component, now)
+}
+
+/// An event about the object that has this metadata.
+pub fn event_of<K>(
+    meta: &ObjectMeta,
+    condition: &Condition,
+    component: &str,
+    now: Timestamp,
+) -> Event
+where
+    K: Resource<DynamicType = ()>,
+{
     let bad = condition.type_ == ConditionType::Degraded.as_str()
         || condition.status == ConditionStatus::False
         || condition.reason == "ScopeForbidden";

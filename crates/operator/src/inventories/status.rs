@@ -16,7 +16,7 @@ use kollect_api::{
 };
 use kollect_export::{
     Report, SinkKey,
-    report::{LaneReport, LaneState},
+    report::{LaneReport, LaneState, RetireState},
     retry::{self, FailureClass},
 };
 use kollect_sinks::SinkError;
@@ -234,14 +234,19 @@ fn exports(
     standings: &[(&LaneReport, Standing)],
     now: &Time,
 ) {
-    let retiring = facts.report.retiring.iter().map(|retire| &retire.key);
+    // What is still to be cleaned up must not be forgotten.
+    let unfinished: Vec<&SinkKey> = facts
+        .plan
+        .order
+        .retire
+        .iter()
+        .map(|sink| &sink.key)
+        .filter(|key| !is_retired(facts.report, key))
+        .collect();
     let leaving = previous.sink_exports.iter().filter(|entry| {
-        // What is still to be cleaned up must not be forgotten.
-        let waits = |key: &SinkKey| is_entry_of(entry, key, facts.cluster);
-        let named = standings.iter().any(|(lane, _)| waits(&lane.key));
-        !named
-            && (retiring.clone().any(waits)
-                || facts.plan.order.retire.iter().any(|sink| waits(&sink.key)))
+        unfinished
+            .iter()
+            .any(|key| is_entry_of(entry, key, facts.cluster))
     });
     let leaving: Vec<SinkExportStatus> = leaving.cloned().collect();
     next.sink_exports = standings
@@ -260,6 +265,12 @@ fn exports(
     if newest.is_some() {
         next.last_export_time = newest;
     }
+}
+
+/// Whether nothing of the inventory is left at a sink.
+pub fn is_retired(report: &Report, key: &SinkKey) -> bool {
+    let mut all = report.retiring.iter();
+    all.any(|retire| retire.key == *key && retire.state == RetireState::Done)
 }
 
 fn is_entry_of(entry: &SinkExportStatus, key: &SinkKey, cluster: bool) -> bool {

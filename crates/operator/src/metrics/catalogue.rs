@@ -109,6 +109,20 @@ catalogue! {
         "Resolutions of the profile of a cluster target, counted when the result is new.";
     ACCESS_CACHE = "kollect_access_cache_total", Counter, ["result"],
         "Access reviews of our own rights: answered from memory (hit) or asked (miss).";
+    EXPORT_DURATION = "kollect_export_duration_seconds", Histogram, ["sink_type"],
+        "Wall time of one delivery to a sink, successful or not.";
+    EXPORT_BYTES = "kollect_export_bytes_total", Counter, ["sink_type"],
+        "Bytes of rows in deliveries that were accepted.";
+    EXPORT_ROWS = "kollect_export_rows_total", Counter, ["sink_type", "change"],
+        "Rows that deliveries wrote or removed at backends.";
+    SINK_ERRORS = "kollect_sink_errors_total", Counter, ["sink_type", "reason"],
+        "Deliveries that failed, by class.";
+    EXPORT_DEBOUNCED = "kollect_export_debounced_total", Counter, ["controller"],
+        "Deliveries that were not made because the sink holds the rows already.";
+    CONNECTION_TEST = "kollect_sink_connection_test_total", Counter, ["type", "result"],
+        "Probes of sinks, by the operator itself or through a KollectConnectionTest.";
+    INVENTORIES = "kollect_inventories", Gauge, ["state"],
+        "Inventories of both kinds, by whether all, some or none of their sinks hold the current rows.";
     CUSTOM_SERIES = "kollect_custom_resource_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],
         "Sums over the rows of a target, as its profile defines them, and their number.";
     CUSTOM_LABELED_SERIES = "kollect_custom_resource_labeled_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],

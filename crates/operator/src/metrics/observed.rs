@@ -12,7 +12,7 @@ use kollect_collect::{
     store::Store,
 };
 
-use super::passes::Passes;
+use super::{exports::Exports, passes::Passes};
 
 /// Shared between the control loop, scrapes and probes.
 pub struct Observed {
@@ -24,6 +24,8 @@ pub struct Observed {
     pub reviewer: Arc<Reviewer>,
     /// What the control loop counts.
     pub passes: Passes,
+    /// What exports and probes count.
+    pub exports: Arc<Exports>,
     scene: RwLock<Arc<Scene>>,
 }
 
@@ -73,6 +75,7 @@ impl Observed {
             tally,
             reviewer,
             passes: Passes::default(),
+            exports: Arc::default(),
             scene: RwLock::default(),
         }
     }

@@ -18,8 +18,8 @@ use kollect_collect::{
 };
 use kollect_inventory::Owner;
 
-/// The buckets of the time one pass takes.
-const BOUNDS: [Duration; 11] = {
+/// The buckets of the time one pass or one export takes.
+pub(super) const BOUNDS: [Duration; 11] = {
     let millis = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000];
     let mut bounds = [Duration::ZERO; 11];
     let mut at = 0;

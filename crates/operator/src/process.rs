@@ -1,0 +1,196 @@
+//! The operator as a whole: collection on every replica, everything that writes on the leader.
+//!
+//! Replicas that do not lead collect as well. That costs reading, and makes a take-over a matter of
+//! a moment: the rows are there already.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use kollect_api::rules;
+use kollect_collect::store::Store;
+use kollect_export::{Calls, Pool};
+use kollect_sinks::{build::Environment, dial::Dialer};
+use kube::Client;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    configuration::Configuration,
+    controller::{self, Controller},
+    inventories::{self, Inventories},
+    metrics::Observed,
+    probes::{Probes, Prober, tests::ConnectionTests},
+    secrets::Secrets,
+    sink_objects::SinkObjects,
+};
+
+/// Settings of the operator.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Collection.
+    pub collection: controller::Settings,
+    /// What is valid and reachable.
+    pub rules: rules::Settings,
+    /// Exports.
+    pub inventories: inventories::Settings,
+    /// How long one delivery may take.
+    pub export_deadline: Duration,
+    /// How many deliveries there may be at a time.
+    pub parallel_exports: usize,
+    /// Where sinks may keep files between deliveries.
+    pub work_dir: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            collection: controller::Settings::default(),
+            rules: rules::Settings::default(),
+            inventories: inventories::Settings::default(),
+            export_deadline: Duration::from_mins(2),
+            parallel_exports: 16,
+            work_dir: std::env::temp_dir().join("kollect"),
+        }
+    }
+}
+
+/// The operator.
+pub struct Operator {
+    client: Client,
+    settings: Settings,
+    controller: Controller,
+    sinks: Arc<SinkObjects>,
+    calls: Arc<Calls>,
+}
+
+impl Operator {
+    /// Begins to watch the configuration.
+    pub fn new(client: &Client, settings: Settings, stop: &CancellationToken) -> Self {
+        let controller = Controller::new(client, settings.collection.clone(), stop);
+        let configuration = controller.configuration();
+        let secrets = Secrets::new(
+            Arc::clone(controller.server()),
+            Arc::clone(&configuration.changed),
+            stop,
+        );
+        let sinks = Arc::new(SinkObjects::new(
+            Arc::clone(configuration),
+            secrets,
+            settings.rules.clone(),
+        ));
+        let environment = Environment {
+            dialer: Dialer::new(settings.rules.addresses.clone()),
+            work_dir: settings.work_dir.clone(),
+            local_repositories: settings.rules.local_repositories,
+        };
+        let calls = Arc::new(Calls {
+            pool: Pool::new(environment),
+            deadline: settings.export_deadline,
+            permits: Semaphore::new(settings.parallel_exports.max(1)),
+            observer: Arc::clone(&controller.observed().exports) as _,
+        });
+        Self {
+            client: client.clone(),
+            settings,
+            controller,
+            sinks,
+            calls,
+        }
+    }
+
+    /// What probes and metrics look at.
+    pub fn observed(&self) -> &Arc<Observed> {
+        self.controller.observed()
+    }
+
+    /// The rows.
+    pub fn store(&self) -> &Store {
+        self.controller.store()
+    }
+
+    /// Runs until `stop`; writes while `leading` is true. When it returns, nothing is under way.
+    pub async fn run(self, leading: watch::Receiver<bool>, stop: &CancellationToken) {
+        let work = Work {
+            client: self.client,
+            configuration: Arc::clone(self.controller.configuration()),
+            sinks: self.sinks,
+            store: self.controller.store().clone(),
+            calls: self.calls,
+            observed: Arc::clone(self.controller.observed()),
+            settings: self.settings.inventories,
+        };
+        // Rows must stay readable until the last delivery has ended.
+        let collecting = CancellationToken::new();
+        let exporting = async {
+            work.lead(leading, stop).await;
+            collecting.cancel();
+        };
+        tokio::join!(exporting, self.controller.run(&collecting));
+    }
+}
+
+/// What only the leader does.
+struct Work {
+    client: Client,
+    configuration: Arc<Configuration>,
+    sinks: Arc<SinkObjects>,
+    store: Store,
+    calls: Arc<Calls>,
+    observed: Arc<Observed>,
+    settings: inventories::Settings,
+}
+
+impl Work {
+    /// Works whenever this replica leads.
+    async fn lead(&self, mut leading: watch::Receiver<bool>, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                led = leading.wait_for(|leads| *leads) => if led.is_err() { return },
+            }
+            let term = stop.child_token();
+            let lost = async {
+                // Whoever decided is gone: that is no leadership either.
+                let _ = leading.wait_for(|leads| !*leads).await;
+                term.cancel();
+            };
+            let working = self.work(&term);
+            tokio::pin!(working);
+            tokio::select! {
+                () = &mut working => {}
+                () = lost => {
+                    tracing::warn!("no longer the leader; exports stop");
+                    working.await;
+                }
+            }
+        }
+    }
+
+    async fn work(&self, term: &CancellationToken) {
+        let inventories = Inventories::new(
+            self.client.clone(),
+            Arc::clone(&self.configuration),
+            Arc::clone(&self.sinks),
+            self.store.clone(),
+            Arc::clone(&self.calls),
+            Arc::clone(&self.observed.exports),
+            self.settings.clone(),
+        );
+        let prober = Arc::new(Prober::new(
+            Arc::clone(&self.calls),
+            Arc::clone(&self.observed.exports) as _,
+        ));
+        let probes = Probes::new(
+            self.client.clone(),
+            Arc::clone(&self.configuration),
+            Arc::clone(&self.sinks),
+            Arc::clone(&prober),
+        );
+        let tests = ConnectionTests::new(
+            self.client.clone(),
+            Arc::clone(&self.configuration),
+            Arc::clone(&self.sinks),
+            prober,
+        );
+        tokio::join!(inventories.run(term), probes.run(term), tests.run(term));
+    }
+}
