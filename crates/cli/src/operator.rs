@@ -214,9 +214,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let stop = CancellationToken::new();
         let operator = Operator::new(&client, settings(options)?, &stop);
         let listeners = &options.listeners;
-        let listeners = listeners
-            .serve(&client, operator.observed(), &stop)
-            .await?;
+        let listeners = listeners.serve(&client, operator.observed(), &stop).await?;
         let signals = tokio::spawn(stop_on_signal(stop.clone()));
         let (_leading, leads) = watch::channel(true);
         operator.run(leads, &stop).await;

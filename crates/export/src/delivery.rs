@@ -1,10 +1,6 @@
 //! One call of a sink: with a deadline, behind the breaker, and with its panics contained.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use kollect_api::sink::SinkType;
@@ -91,9 +87,8 @@ impl Calls {
             ))),
         };
         // Whatever the backend kept of what it should not have told.
-        let result = result.map_err(|error| {
-            error.map_message(|text| source.materials.redaction.clean(&text))
-        });
+        let result = result
+            .map_err(|error| error.map_message(|text| source.materials.redaction.clean(&text)));
         self.pool.note(source, result.as_ref().map(|_| ()));
         result
     }

@@ -144,8 +144,8 @@ impl Exporter {
             while let Some(ended) = self.under_way.try_join_next() {
                 self.ended(ended);
             }
-            if self.orders.has_changed().unwrap_or(false) {
-                let order = Arc::clone(&self.orders.borrow_and_update());
+            let order = Arc::clone(&self.orders.borrow_and_update());
+            if !Arc::ptr_eq(&order, &self.order) {
                 self.follow(order);
             }
         }
@@ -229,6 +229,9 @@ impl Exporter {
         let waiting = self.ear.waiting_for();
         let open = self.order.open && waiting.is_none();
         let mut wake = None;
+        if waiting.is_none() {
+            wake = self.look();
+        }
         let stand = self.stand();
         let now = self.moment();
         let mut due = Vec::new();
@@ -246,9 +249,6 @@ impl Exporter {
             self.begin(at, attempt);
         }
         wake = earliest(wake, self.retire());
-        if waiting.is_none() {
-            wake = earliest(wake, self.look());
-        }
         self.tell(waiting, open);
         wake
     }
@@ -412,7 +412,11 @@ impl Exporter {
         if !first {
             // Deliveries first: what they bring is what people wait for.
             let quiet = self.delivering.is_empty();
-            let pause = if quiet { Duration::ZERO } else { LONGEST_GATHER * 10 };
+            let pause = if quiet {
+                Duration::ZERO
+            } else {
+                LONGEST_GATHER * 10
+            };
             let at = self.survey_not_before + pause;
             if at > Instant::now() {
                 return Some(at);
@@ -511,4 +515,3 @@ fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 fn far() -> Instant {
     Instant::now() + Duration::from_hours(24)
 }
-

@@ -100,14 +100,13 @@ impl Lane {
         let interval = self.order.interval;
         let trusted = !interval.is_zero() && interval <= LONGEST_TRUST;
         let documents = self.order.key.family == SinkFamily::Snapshot;
-        let same = survey.checksum_of(documents, self.order.max_document_bytes)
-            == Some(&*resume.checksum);
+        let same =
+            survey.checksum_of(documents, self.order.max_document_bytes) == Some(&*resume.checksum);
         if trusted && same {
             let age = wall.duration_since(resume.at);
             let age = Duration::try_from(age).unwrap_or_default();
             let at = now.saturating_sub(age);
-            self.schedule =
-                Schedule::resume(stand.content(), self.order.configuration, at);
+            self.schedule = Schedule::resume(stand.content(), self.order.configuration, at);
             self.last_export = Some(Export {
                 at: resume.at,
                 checksum: Some(resume.checksum),
@@ -130,13 +129,7 @@ impl Lane {
     }
 
     /// A delivery of these rows has begun.
-    pub(crate) fn begin(
-        &mut self,
-        attempt: Attempt,
-        stand: Stand,
-        now: Moment,
-        wall: Timestamp,
-    ) {
+    pub(crate) fn begin(&mut self, attempt: Attempt, stand: Stand, now: Moment, wall: Timestamp) {
         let attempt = Attempt {
             content: stand.content(),
             ..attempt
@@ -187,7 +180,9 @@ impl Lane {
                 }
                 news
             }
-            Err(SinkError::OutOfStep(text)) if self.lost == 0 && under_way.attempt.since.is_some() => {
+            Err(SinkError::OutOfStep(text))
+                if self.lost == 0 && under_way.attempt.since.is_some() =>
+            {
                 // All rows put it right, and there is no reason to wait.
                 tracing::info!(sink = %self.order.key, reason = text, "all rows are sent again");
                 self.lost += 1;
@@ -205,7 +200,13 @@ impl Lane {
     }
 
     /// Notes a failure that happened before anything was sent.
-    pub(crate) fn refuse(&mut self, attempt: Attempt, error: SinkError, now: Moment, jitter: Jitter) {
+    pub(crate) fn refuse(
+        &mut self,
+        attempt: Attempt,
+        error: SinkError,
+        now: Moment,
+        jitter: Jitter,
+    ) {
         self.schedule.begin(attempt, now);
         self.schedule.failed(class(&error), now, jitter);
         self.failure = Some(error);

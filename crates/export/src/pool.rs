@@ -97,12 +97,10 @@ impl Pool {
         let now = self.moment();
         let entries = self.entries();
         match entries.get(&source.uid) {
-            Some(entry) if entry.breaker.admit(now).is_err() => {
-                Err(SinkError::transient(format!(
-                    "sink circuit breaker open for \"{}/{}\": the backend failed again and again and is left alone for half a minute",
-                    source.key.namespace, source.key.name
-                )))
-            }
+            Some(entry) if entry.breaker.admit(now).is_err() => Err(SinkError::transient(format!(
+                "sink circuit breaker open for \"{}/{}\": the backend failed again and again and is left alone for half a minute",
+                source.key.namespace, source.key.name
+            ))),
             _ => Ok(()),
         }
     }

@@ -44,7 +44,11 @@ fn merged(delta: &Delta, dedupe: Dedupe, find: impl Fn(&Row) -> Vec<Row>) -> Del
         let mut losers: Vec<Row> = change.before().into_iter().cloned().collect();
         losers.extend(known.clone());
         let winner = rollup::merge(known, dedupe).pop();
-        losers.retain(|row| winner.as_ref().is_none_or(|w| w.identity() != row.identity()));
+        losers.retain(|row| {
+            winner
+                .as_ref()
+                .is_none_or(|w| w.identity() != row.identity())
+        });
         for loser in losers {
             merged.record(Some(loser), None);
         }

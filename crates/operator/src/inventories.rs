@@ -39,10 +39,7 @@ use self::{
     subject::Subject,
 };
 use crate::{
-    configuration::Configuration,
-    metrics::exports::Exports,
-    sink_objects::SinkObjects,
-    writer,
+    configuration::Configuration, metrics::exports::Exports, sink_objects::SinkObjects, writer,
 };
 
 /// Changes of the configuration are gathered for this long.
@@ -323,14 +320,23 @@ impl Inventories {
             if is_retired(report, &sink.key) {
                 continue;
             }
-            let failure = report.retiring.iter().find_map(|retire| match &retire.state {
-                RetireState::Failed(error) if retire.key == sink.key => Some(error.clone()),
-                _ => None,
-            });
+            let failure = report
+                .retiring
+                .iter()
+                .find_map(|retire| match &retire.state {
+                    RetireState::Failed(error) if retire.key == sink.key => Some(error.clone()),
+                    _ => None,
+                });
             // Without credentials nothing can be cleaned up, and whoever removed them knows.
             let hopeless = matches!(&sink.source, Source::Held(SinkError::Terminal(_)));
             if hopeless {
-                self.warn(subject, object, &sink.key, failure.as_ref(), "is left as it is");
+                self.warn(
+                    subject,
+                    object,
+                    &sink.key,
+                    failure.as_ref(),
+                    "is left as it is",
+                );
                 continue;
             }
             left.push((sink.key.clone(), failure));
@@ -338,18 +344,32 @@ impl Inventories {
         for key in &plan.orphans {
             tracing::warn!(inventory = %subject.id, sink = %key, "the sink is gone; nothing is cleaned up there");
         }
-        let waited = subject.deleted_at.map(|at| Timestamp::now().duration_since(at));
+        let waited = subject
+            .deleted_at
+            .map(|at| Timestamp::now().duration_since(at));
         let waited = waited.and_then(|waited| Duration::try_from(waited).ok());
         let patience = self.settings.cleanup_patience;
         if left.is_empty() || waited.is_some_and(|waited| waited > patience) {
             for (key, failure) in &left {
-                self.warn(subject, object, key, failure.as_ref(), "could not be cleaned up in time");
+                self.warn(
+                    subject,
+                    object,
+                    key,
+                    failure.as_ref(),
+                    "could not be cleaned up in time",
+                );
             }
             return self.write_finalizer(&subject.id, object, false);
         }
         if let Some((key, Some(error))) = left.iter().find(|(_, failure)| failure.is_some()) {
             let (key, error) = (key.clone(), error.clone());
-            self.warn(subject, object, &key, Some(&error), "cannot be cleaned up; trying again");
+            self.warn(
+                subject,
+                object,
+                &key,
+                Some(&error),
+                "cannot be cleaned up; trying again",
+            );
         }
         let rest = patience.saturating_sub(waited.unwrap_or_default());
         Some(Instant::now() + rest + Duration::from_secs(1))

@@ -46,7 +46,12 @@ fn rendered(spec: &SinkSpec) -> Preview {
     match spec {
         SinkSpec::Database(database) => {
             if let Some(mongodb) = &database.mongodb {
-                let keys = ["inventory_namespace", "inventory_name", "target_name", "source_uid"];
+                let keys = [
+                    "inventory_namespace",
+                    "inventory_name",
+                    "target_name",
+                    "source_uid",
+                ];
                 preview.mongodb = Some(MongodbPreview {
                     expected_index_keys: keys.map(str::to_owned).to_vec(),
                 });

@@ -86,17 +86,19 @@ impl Prober {
             let result = probe.await;
             drop(abort);
             result.unwrap_or_else(|_| {
-                Err(SinkError::transient("the probe failed in an unexpected way; the log has it"))
+                Err(SinkError::transient(
+                    "the probe failed in an unexpected way; the log has it",
+                ))
             })
         };
         let result = timeout(DEADLINE, probe).await.unwrap_or_else(|_| {
-            Err(SinkError::transient(format!("no answer within {DEADLINE:?}")))
+            Err(SinkError::transient(format!(
+                "no answer within {DEADLINE:?}"
+            )))
         });
         self.observer
             .probed(source.spec.sink_type(), result.is_ok());
-        result.map_err(|error| {
-            error.map_message(|text| source.materials.redaction.clean(&text))
-        })
+        result.map_err(|error| error.map_message(|text| source.materials.redaction.clean(&text)))
     }
 }
 
@@ -189,8 +191,10 @@ impl Probes {
 
     fn pass(&mut self) -> Option<Instant> {
         let all = self.sinks.all();
-        self.known
-            .retain(|key, known| all.iter().any(|sink| sink.key == *key && uid(sink) == known.uid));
+        self.known.retain(|key, known| {
+            all.iter()
+                .any(|sink| sink.key == *key && uid(sink) == known.uid)
+        });
         let mut wake = None;
         for sink in &all {
             if sink.meta.deletion_timestamp.is_none() {
@@ -256,7 +260,13 @@ impl Probes {
             (None, true) => Probed::NotYet,
             (Some(verdict), true) => Probed::Known(verdict),
         };
-        let after = status::status(&before, &sink.spec, &sink.meta, probed, &Time(Timestamp::now()));
+        let after = status::status(
+            &before,
+            &sink.spec,
+            &sink.meta,
+            probed,
+            &Time(Timestamp::now()),
+        );
         let asked_once = is_asked_for(sink)
             && !effective::connection_test(sink.spec.common())
             && matches!(known.verdict, Some(Verdict::Reached(_)));
@@ -364,7 +374,8 @@ async fn write(
             writer::write_status_of::<K, _>(client, &sink.meta, after).await?;
             for condition in status::transitions(before, after) {
                 let component = format!("{}-controller", K::kind(&()).to_lowercase());
-                let event = writer::event_of::<K>(&sink.meta, condition, &component, Timestamp::now());
+                let event =
+                    writer::event_of::<K>(&sink.meta, condition, &component, Timestamp::now());
                 writer::send(client, &event).await;
             }
         }

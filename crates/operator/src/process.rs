@@ -18,7 +18,7 @@ use crate::{
     controller::{self, Controller},
     inventories::{self, Inventories},
     metrics::Observed,
-    probes::{Probes, Prober, tests::ConnectionTests},
+    probes::{Prober, Probes, tests::ConnectionTests},
     secrets::Secrets,
     sink_objects::SinkObjects,
 };

@@ -119,10 +119,12 @@ impl Secrets {
                 return Known::Missing;
             }
             // What was read before stays in use while the API server is away.
-            table.trouble().map_or(Known::Reading, |trouble| Known::Unreadable {
-                forbidden: trouble.class == Class::Forbidden,
-                why: trouble.message.clone(),
-            })
+            table
+                .trouble()
+                .map_or(Known::Reading, |trouble| Known::Unreadable {
+                    forbidden: trouble.class == Class::Forbidden,
+                    why: trouble.message.clone(),
+                })
         })
     }
 }

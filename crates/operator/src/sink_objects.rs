@@ -89,7 +89,11 @@ pub struct SinkObjects {
 
 impl SinkObjects {
     /// Looks sinks up in `configuration` and credentials in `secrets`.
-    pub fn new(configuration: Arc<Configuration>, secrets: Secrets, rules: rules::Settings) -> Self {
+    pub fn new(
+        configuration: Arc<Configuration>,
+        secrets: Secrets,
+        rules: rules::Settings,
+    ) -> Self {
         Self {
             configuration,
             secrets,
@@ -103,15 +107,30 @@ impl SinkObjects {
         let mut all = Vec::new();
         for sink in configuration.snapshot_sinks.all() {
             let spec = SinkSpec::Snapshot(sink.spec.clone());
-            all.push(object(SinkFamily::Snapshot, &sink.metadata, spec, sink.status.as_ref()));
+            all.push(object(
+                SinkFamily::Snapshot,
+                &sink.metadata,
+                spec,
+                sink.status.as_ref(),
+            ));
         }
         for sink in configuration.database_sinks.all() {
             let spec = SinkSpec::Database(sink.spec.clone());
-            all.push(object(SinkFamily::Database, &sink.metadata, spec, sink.status.as_ref()));
+            all.push(object(
+                SinkFamily::Database,
+                &sink.metadata,
+                spec,
+                sink.status.as_ref(),
+            ));
         }
         for sink in configuration.event_sinks.all() {
             let spec = SinkSpec::Event(sink.spec.clone());
-            all.push(object(SinkFamily::Event, &sink.metadata, spec, sink.status.as_ref()));
+            all.push(object(
+                SinkFamily::Event,
+                &sink.metadata,
+                spec,
+                sink.status.as_ref(),
+            ));
         }
         all
     }
@@ -172,9 +191,7 @@ impl SinkObjects {
         let namespace = &sink.key.namespace;
         credentials::wanted(&sink.spec, namespace)
             .into_iter()
-            .map(|wanted| {
-                credentials::permitted(&wanted, namespace, &self.rules).map(|()| wanted)
-            })
+            .map(|wanted| credentials::permitted(&wanted, namespace, &self.rules).map(|()| wanted))
             .collect()
     }
 

@@ -123,8 +123,8 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
                     interval: None,
                     max_export_bytes: None,
                 };
-                let order = known
-                    .unwrap_or_else(|| sink_order(subject, &reference, &found, floor, world));
+                let order =
+                    known.unwrap_or_else(|| sink_order(subject, &reference, &found, floor, world));
                 retire.push(SinkOrder {
                     // An unverified connection does not keep rows from being removed.
                     source: match found {
@@ -395,7 +395,10 @@ fn sink_order(
     world: &World<'_>,
 ) -> SinkOrder {
     let mut configuration = Sha256::new();
-    for part in [&*subject.uid, subject.requested_at.as_deref().unwrap_or_default()] {
+    for part in [
+        &*subject.uid,
+        subject.requested_at.as_deref().unwrap_or_default(),
+    ] {
         configuration.update(part);
         configuration.update([0]);
     }

@@ -261,7 +261,9 @@ fn exports(
         .chain(leaving)
         .collect();
     let times = next.sink_exports.iter();
-    let newest = times.filter_map(|entry| entry.last_export_time.clone()).max();
+    let newest = times
+        .filter_map(|entry| entry.last_export_time.clone())
+        .max();
     if newest.is_some() {
         next.last_export_time = newest;
     }
@@ -380,7 +382,10 @@ fn judge(
         let (reason, message) = if facts.cluster {
             (Reason::RolledUp, rolled_up())
         } else {
-            (Reason::NoExport, "no family sink refs configured".to_owned())
+            (
+                Reason::NoExport,
+                "no family sink refs configured".to_owned(),
+            )
         };
         write.remove(Degraded);
         write.set(Synced, True, reason, &message);
@@ -389,7 +394,10 @@ fn judge(
         write.set(SinkReachable, True, Reason::NoSinksConfigured, none);
         return;
     }
-    let good = standings.iter().filter(|(_, s)| *s == Standing::Good).count();
+    let good = standings
+        .iter()
+        .filter(|(_, s)| *s == Standing::Good)
+        .count();
     let mut bad: Vec<(&SinkKey, Reason, &str, FailureClass)> = standings
         .iter()
         .filter_map(|(lane, standing)| match standing {
@@ -482,7 +490,11 @@ fn judge(
 }
 
 fn waiting(targets: &[kollect_collect::plan::TargetKey]) -> String {
-    let mut names: Vec<String> = targets.iter().take(5).map(|key| key.name.to_string()).collect();
+    let mut names: Vec<String> = targets
+        .iter()
+        .take(5)
+        .map(|key| key.name.to_string())
+        .collect();
     if targets.len() > names.len() {
         names.push("…".to_owned());
     }
@@ -520,7 +532,13 @@ struct Write<'w> {
 }
 
 impl Write<'_> {
-    fn set(&mut self, type_: ConditionType, status: ConditionStatus, reason: Reason, message: &str) {
+    fn set(
+        &mut self,
+        type_: ConditionType,
+        status: ConditionStatus,
+        reason: Reason,
+        message: &str,
+    ) {
         let end = message.floor_char_boundary(LONGEST_MESSAGE);
         let condition = Condition::new(
             type_,

@@ -81,16 +81,20 @@ impl From<&KollectInventory> for Subject {
         let namespace = meta.namespace.clone().unwrap_or_default();
         let name = meta.name.clone().unwrap_or_default();
         // A namespace in a reference is refused at admission and means nothing here either.
-        let references = spec.all_sink_refs().map(|(family, sink)| {
-            reference(family, sink, namespace.clone())
-        });
+        let references = spec
+            .all_sink_refs()
+            .map(|(family, sink)| reference(family, sink, namespace.clone()));
         Subject {
             references: references.collect(),
             suspend: spec.suspend,
             interval: spec.export_min_interval.clone(),
             max_export_bytes: spec.max_export_bytes,
             rollup: None,
-            status: inventory.status.as_ref().map(Status::from).unwrap_or_default(),
+            status: inventory
+                .status
+                .as_ref()
+                .map(Status::from)
+                .unwrap_or_default(),
             ..Subject::of(InventoryId::namespaced(&namespace, name), meta)
         }
     }
@@ -99,17 +103,24 @@ impl From<&KollectInventory> for Subject {
 impl From<&KollectClusterInventory> for Subject {
     fn from(inventory: &KollectClusterInventory) -> Self {
         let (meta, spec) = (&inventory.metadata, &inventory.spec);
-        let references = spec.all_sink_refs().map(|(family, sink)| {
-            reference(family, sink, spec.namespace_of(sink).to_owned())
-        });
+        let references = spec
+            .all_sink_refs()
+            .map(|(family, sink)| reference(family, sink, spec.namespace_of(sink).to_owned()));
         Subject {
             references: references.collect(),
             suspend: spec.suspend,
             interval: spec.export_min_interval.clone(),
             max_export_bytes: None,
-            status: inventory.status.as_ref().map(Status::from).unwrap_or_default(),
+            status: inventory
+                .status
+                .as_ref()
+                .map(Status::from)
+                .unwrap_or_default(),
             rollup: Some(Box::new(spec.clone())),
-            ..Subject::of(InventoryId::cluster(meta.name.clone().unwrap_or_default()), meta)
+            ..Subject::of(
+                InventoryId::cluster(meta.name.clone().unwrap_or_default()),
+                meta,
+            )
         }
     }
 }

@@ -3,7 +3,6 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kollect_api::{
     condition::{self, Condition, ConditionStatus, ConditionType, Reason},
-
     sink::SinkStatus,
 };
 use kollect_sinks::SinkSpec;
@@ -47,8 +46,14 @@ pub fn status(
     let conditions = &mut next.conditions;
     let set = |conditions: &mut Vec<Condition>, type_, status, reason, message: &str| {
         let end = message.floor_char_boundary(1_024);
-        let condition =
-            Condition::new(type_, status, reason, &message[..end], meta.generation, now.clone());
+        let condition = Condition::new(
+            type_,
+            status,
+            reason,
+            &message[..end],
+            meta.generation,
+            now.clone(),
+        );
         condition::set(conditions, condition);
     };
     match probed {
@@ -64,11 +69,23 @@ pub fn status(
             let insecure = spec.common().tls.as_ref();
             if insecure.is_some_and(|tls| tls.insecure_skip_verify) {
                 let text = "TLS certificate verification is disabled; use only for development";
-                set(conditions, TLSInsecure, True, Reason::InsecureSkipVerify, text);
+                set(
+                    conditions,
+                    TLSInsecure,
+                    True,
+                    Reason::InsecureSkipVerify,
+                    text,
+                );
             } else {
                 condition::remove(conditions, TLSInsecure);
             }
-            set(conditions, ConnectionVerified, True, Reason::ConnectionOK, text);
+            set(
+                conditions,
+                ConnectionVerified,
+                True,
+                Reason::ConnectionOK,
+                text,
+            );
         }
         Probed::Known(Verdict::Failed(text)) => {
             let reason = Reason::ConnectionTestFailed;

@@ -1,10 +1,6 @@
 //! KollectConnectionTest: one probe, asked for with an object, that goes when it has been read.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
@@ -58,13 +54,24 @@ fn status(generation: Option<i64>, outcome: &Outcome, now: &Time) -> KollectConn
     let mut conditions = Vec::new();
     let mut set = |type_, status, reason, message: &str| {
         let end = message.floor_char_boundary(1_024);
-        let condition =
-            Condition::new(type_, status, reason, &message[..end], generation, now.clone());
+        let condition = Condition::new(
+            type_,
+            status,
+            reason,
+            &message[..end],
+            generation,
+            now.clone(),
+        );
         condition::set(&mut conditions, condition);
     };
     match &outcome.result {
         Ok(text) => {
-            set(ConnectionVerified, ConditionStatus::True, Reason::ConnectionOK, text);
+            set(
+                ConnectionVerified,
+                ConditionStatus::True,
+                Reason::ConnectionOK,
+                text,
+            );
             set(Ready, ConditionStatus::True, Reason::ProbeSucceeded, text);
         }
         Err((reason, text)) => {
@@ -290,8 +297,7 @@ async fn probe(sinks: &SinkObjects, prober: &Prober, sink: &SinkObject) -> Outco
     let begun = Instant::now();
     let result = prober.probe(&source).await;
     Outcome {
-        result: result
-            .map_err(|error| (Reason::ConnectionTestFailed, error.message().to_owned())),
+        result: result.map_err(|error| (Reason::ConnectionTestFailed, error.message().to_owned())),
         latency: Some(begun.elapsed()),
     }
 }

@@ -1,0 +1,405 @@
+//! A store, an exporter and sinks that write down every call.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use kollect_api::{GroupVersionKind, reference::SinkFamily, sink::SinkType};
+use kollect_collect::{
+    gates::Version,
+    plan::{
+        KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, ProfileFact, TargetKey,
+        WatchScope, World,
+    },
+    store::{InventoryScope, Limits, ObjectKey, Stamp, Store},
+};
+use kollect_export::{
+    Calls, Configuration, Exporter, Order, Pool, Report, SinkKey, SinkOrder, SinkSource,
+    delivery::Unobserved,
+    order::{Resume, Source},
+};
+use kollect_inventory::{AttributesBuffer, Dedupe};
+use kollect_sinks::{
+    Appetite, Content, Delivery, InventoryId, Receipt, Sink, SinkError, SinkSpec,
+    credentials::Materials,
+};
+use serde_json::json;
+use tokio::{
+    sync::{Notify, Semaphore, watch},
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+/// How a sink behaves.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Mood {
+    #[default]
+    Fine,
+    Fails(SinkError),
+    /// Accepts after this long.
+    Slow(Duration),
+    Panics,
+}
+
+/// A call that reached a sink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Milliseconds since the beginning.
+    pub(crate) at: u64,
+    pub(crate) sink: String,
+    pub(crate) what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum What {
+    /// All rows, by name.
+    All(Vec<String>),
+    /// These rows came or changed, those went.
+    Changes(Vec<String>, Vec<String>),
+    Retire,
+}
+
+#[derive(Debug, Default)]
+struct Backend {
+    mood: Mood,
+    documents: bool,
+}
+
+/// The world of the sinks.
+#[derive(Debug)]
+pub(crate) struct Backends {
+    begun: Instant,
+    backends: Mutex<BTreeMap<String, Backend>>,
+    calls: Mutex<Vec<Call>>,
+}
+
+#[derive(Debug)]
+struct Recorder {
+    name: String,
+    backends: Arc<Backends>,
+}
+
+impl Recorder {
+    async fn answer(&self, what: What) -> Result<Receipt, SinkError> {
+        let at = u64::try_from(self.backends.begun.elapsed().as_millis()).expect("short");
+        let call = Call {
+            at,
+            sink: self.name.clone(),
+            what,
+        };
+        self.backends.calls.lock().expect("calls").push(call);
+        let mood = {
+            let backends = self.backends.backends.lock().expect("backends");
+            backends.get(&self.name).map(|backend| backend.mood.clone())
+        };
+        match mood.unwrap_or_default() {
+            Mood::Fine => Ok(Receipt::default()),
+            Mood::Fails(error) => Err(error),
+            Mood::Slow(time) => {
+                tokio::time::sleep(time).await;
+                Ok(Receipt::default())
+            }
+            Mood::Panics => panic!("a sink panics"),
+        }
+    }
+}
+
+#[async_trait]
+impl Sink for Recorder {
+    fn sink_type(&self) -> SinkType {
+        SinkType::Postgres
+    }
+
+    fn appetite(&self) -> Appetite {
+        let backends = self.backends.backends.lock().expect("backends");
+        let documents = backends.get(&self.name).is_some_and(|b| b.documents);
+        if documents {
+            Appetite::Everything
+        } else {
+            Appetite::Changes
+        }
+    }
+
+    async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
+        let names = |rows: &mut dyn Iterator<Item = &kollect_inventory::Row>| {
+            rows.map(|row| row.name().to_owned()).collect::<Vec<_>>()
+        };
+        let what = match &delivery.content {
+            Content::Everything(rows) => What::All(names(&mut rows.rows().iter())),
+            Content::Changes(delta) => {
+                What::Changes(names(&mut delta.upserts()), names(&mut delta.deletes()))
+            }
+        };
+        self.answer(what).await
+    }
+
+    async fn retire(&self, _: &InventoryId) -> Result<Receipt, SinkError> {
+        self.answer(What::Retire).await
+    }
+
+    async fn probe(&self) -> Result<String, SinkError> {
+        Ok(String::new())
+    }
+}
+
+/// One inventory `inv` in namespace `team-a` with one target `t`.
+pub(crate) struct Stage {
+    pub(crate) backends: Arc<Backends>,
+    pub(crate) order: Order,
+    store: Store,
+    world: World,
+    plan: Arc<Plan>,
+    calls: Arc<Calls>,
+    orders: watch::Sender<Arc<Order>>,
+    reports: watch::Receiver<Report>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<()>>,
+    version: u64,
+    begun: Instant,
+}
+
+impl Stage {
+    /// Nothing runs yet; the target has not been listed.
+    pub(crate) fn new() -> Self {
+        let begun = Instant::now();
+        let backends = Arc::new(Backends {
+            begun,
+            backends: Mutex::default(),
+            calls: Mutex::default(),
+        });
+        let order = Order {
+            inventory: InventoryId::namespaced("team-a", "inv"),
+            generation: 1,
+            scope: InventoryScope::Namespace("team-a".to_owned()),
+            dedupe: Dedupe::KeepAll,
+            open: true,
+            deliver: Vec::new(),
+            retire: Vec::new(),
+        };
+        let built = Arc::clone(&backends);
+        let calls = Arc::new(Calls {
+            pool: Pool::with_builder(move |source| {
+                Ok(Arc::new(Recorder {
+                    name: source.key.name.clone(),
+                    backends: Arc::clone(&built),
+                }) as Arc<dyn Sink>)
+            }),
+            deadline: Duration::from_mins(2),
+            permits: Semaphore::new(8),
+            observer: Arc::new(Unobserved),
+        });
+        let (orders, _) = watch::channel(Arc::new(order.clone()));
+        let (_, reports) = watch::channel(Report::default());
+        let mut stage = Self {
+            backends,
+            order,
+            store: Store::new(Limits::default(), || {}),
+            world: world(),
+            plan: Arc::default(),
+            calls,
+            orders,
+            reports,
+            stop: CancellationToken::new(),
+            task: None,
+            version: 1,
+            begun,
+        };
+        stage.replan();
+        stage
+    }
+
+    fn replan(&mut self) {
+        for review in self.plan.next(&self.world).reviews {
+            self.world.access.set(review, Permission::Allowed);
+        }
+        let plan = Arc::new(self.plan.next(&self.world));
+        self.store.apply(&plan, &plan.delta_from(&self.plan));
+        self.plan = plan;
+    }
+
+    /// The first listing of the target ends with these rows.
+    pub(crate) fn listed(&mut self, rows: &[(&str, i64)]) {
+        for (name, replicas) in rows {
+            self.put(name, *replicas);
+        }
+        let feed = self.store.feed(&target()).expect("the target collects");
+        let listing = feed.begin_listing(WatchScope::All);
+        for (name, replicas) in rows {
+            let mut attributes = AttributesBuffer::new();
+            attributes.start().attribute("replicas").signed(*replicas);
+            listing.put(self.stamp(), object(name), attributes.view());
+        }
+        listing.finish(Version::new(self.version));
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            epoch: self.plan.epoch(),
+            version: Version::new(self.version),
+        }
+    }
+
+    pub(crate) fn put(&mut self, name: &str, replicas: i64) {
+        self.version += 1;
+        let mut attributes = AttributesBuffer::new();
+        attributes.start().attribute("replicas").signed(replicas);
+        let feed = self.store.feed(&target()).expect("the target collects");
+        feed.put(self.stamp(), object(name), attributes.view());
+    }
+
+    pub(crate) fn delete(&mut self, name: &str) {
+        self.version += 1;
+        let feed = self.store.feed(&target()).expect("the target collects");
+        feed.delete(Version::new(self.version), object(name));
+    }
+
+    /// Refers to a sink.
+    pub(crate) fn sink(&mut self, name: &str, interval: Duration) -> &mut SinkOrder {
+        self.order.deliver.push(sink_order(name, interval));
+        self.order.deliver.last_mut().expect("just pushed")
+    }
+
+    pub(crate) fn mood(&self, sink: &str, mood: Mood) {
+        let mut backends = self.backends.backends.lock().expect("backends");
+        backends.entry(sink.to_owned()).or_default().mood = mood;
+    }
+
+    pub(crate) fn writes_documents(&self, sink: &str) {
+        let mut backends = self.backends.backends.lock().expect("backends");
+        backends.entry(sink.to_owned()).or_default().documents = true;
+    }
+
+    /// Starts the exporter, or gives it the current order.
+    pub(crate) fn go(&mut self) {
+        let order = Arc::new(self.order.clone());
+        if self.task.is_some() {
+            self.orders.send_replace(order);
+            return;
+        }
+        let (orders, follow) = watch::channel(order);
+        let (tell, reports) = watch::channel(Report::default());
+        let exporter = Exporter::new(
+            self.store.clone(),
+            Arc::clone(&self.calls),
+            follow,
+            tell,
+            Arc::new(Notify::new()),
+        );
+        (self.orders, self.reports) = (orders, reports);
+        self.task = Some(tokio::spawn(exporter.run(self.stop.clone())));
+    }
+
+    /// Lets time pass until this many milliseconds after the beginning.
+    pub(crate) async fn until(&self, at: u64) {
+        sleep_until(self.begun + Duration::from_millis(at)).await;
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        self.reports.borrow().clone()
+    }
+
+    /// The calls since the last look.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.backends.calls.lock().expect("calls"))
+    }
+
+    /// The seconds of the calls to one sink since the last look.
+    pub(crate) fn seconds(&self, sink: &str) -> Vec<u64> {
+        let calls = self.calls();
+        let calls = calls.iter().filter(|call| call.sink == sink);
+        calls.map(|call| call.at / 1_000).collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+pub(crate) fn sink_order(name: &str, interval: Duration) -> SinkOrder {
+    let key = SinkKey {
+        family: SinkFamily::Database,
+        namespace: "team-a".to_owned(),
+        name: name.to_owned(),
+    };
+    let spec = json!({
+        "type": "postgres",
+        "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
+    });
+    let spec = serde_json::from_value(spec).expect("a sink");
+    SinkOrder {
+        source: Source::Ready(Arc::new(SinkSource {
+            key: key.clone(),
+            uid: format!("uid-{name}"),
+            version: 1,
+            spec: Arc::new(SinkSpec::Database(spec)),
+            materials: Arc::new(Materials::default()),
+        })),
+        key,
+        configuration: Configuration(1),
+        interval,
+        max_document_bytes: None,
+        resume: None,
+    }
+}
+
+/// What an earlier process left in the status.
+pub(crate) fn resumed(checksum: &str, seconds_ago: i64) -> Option<Resume> {
+    let at = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds_ago);
+    Some(Resume {
+        checksum: checksum.to_owned(),
+        at,
+    })
+}
+
+fn target() -> TargetKey {
+    TargetKey::namespaced("team-a", "t")
+}
+
+fn object(name: &str) -> ObjectKey<'_> {
+    ObjectKey {
+        namespace: "team-a",
+        name,
+        uid: name,
+    }
+}
+
+fn world() -> World {
+    let mut world = World::default();
+    let resource = kollect_collect::plan::Resource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        plural: "configmaps".to_owned(),
+        namespaced: true,
+    };
+    let gvk = GroupVersionKind::new("", "v1", "ConfigMap");
+    world.kinds.set(gvk, KindFact::Served(Arc::new(resource)));
+    let namespace = ("team-a".to_owned(), NamespaceFacts::default());
+    world.namespaces = NamespaceListing::Complete(BTreeMap::from([namespace]));
+    let profile = json!({
+        "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectProfile",
+        "metadata": {"name": "p", "namespace": "team-a"},
+        "spec": {
+            "targetGVK": {"version": "v1", "kind": "ConfigMap"},
+            "attributes": [{"name": "replicas", "path": "$.data.replicas"}],
+        },
+    });
+    let profile = serde_json::from_value(profile).expect("a profile");
+    let key = ("team-a".to_owned(), "p".to_owned());
+    world
+        .profiles
+        .insert(key, ProfileFact::Found(Arc::new(profile)));
+    let target = json!({
+        "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectTarget",
+        "metadata": {"name": "t", "namespace": "team-a"},
+        "spec": {"profileRef": "p", "includedNamespaces": ["team-a"]},
+    });
+    let target = serde_json::from_value(target).expect("a target");
+    world.targets = vec![Arc::new(target)];
+    world
+}
