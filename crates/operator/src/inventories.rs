@@ -163,7 +163,9 @@ impl Inventories {
             };
         }
         let running = std::mem::take(&mut self.running);
-        running.values().for_each(|running| running.stop.cancel());
+        for running in running.values() {
+            running.stop.cancel();
+        }
         for (_, running) in running {
             // Each says farewell in a bounded time.
             let _ = running.task.await;

@@ -144,7 +144,7 @@ enum Ended {
     Write {
         key: SinkKey,
         base: Option<String>,
-        status: SinkStatus,
+        status: Box<SinkStatus>,
         result: Result<(), String>,
     },
 }
@@ -286,7 +286,7 @@ impl Probes {
             Ended::Write {
                 key: object.key,
                 base: object.meta.resource_version,
-                status: after,
+                status: Box::new(after),
                 result,
             }
         });
@@ -330,7 +330,7 @@ impl Probes {
                 };
                 known.writing = false;
                 match result {
-                    Ok(()) => known.written = Some((base, status)),
+                    Ok(()) => known.written = Some((base, *status)),
                     Err(error) => tracing::warn!(sink = %key, error, "cannot write the status"),
                 }
             }

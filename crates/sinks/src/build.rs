@@ -25,7 +25,8 @@ pub fn build(
     materials: Materials,
     environment: &Environment,
 ) -> Result<Arc<dyn Sink>, SinkError> {
-    let _ = (name, namespace, &materials, environment);
+    let _ = (name, namespace, environment);
+    drop(materials);
     match spec.sink_type() {
         other @ (SinkType::Git
         | SinkType::Gitlab

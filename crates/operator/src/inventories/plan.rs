@@ -97,7 +97,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
         gate = Some(denial);
         undecided = false;
     }
-    let floor = effective::floor(ceilings.iter().cloned());
+    let floor = effective::floor(ceilings.iter().copied());
     let mut findings = Vec::new();
     let deleted = subject.deleted_at.is_some();
     let mut deliver = Vec::new();

@@ -576,3 +576,7 @@ pub fn transitions<'s>(
             })
     })
 }
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

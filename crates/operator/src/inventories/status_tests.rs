@@ -1,0 +1,342 @@
+//! Statuses of inventories, from tables of what their sinks do.
+
+use std::collections::BTreeSet;
+
+use kollect_api::reference::SinkFamily;
+use kollect_collect::{
+    plan::TargetKey,
+    store::{InventoryScope, Limits, Store},
+};
+use kollect_export::{Order, report::Export, survey::Survey};
+use kollect_inventory::Dedupe;
+use kollect_sinks::InventoryId;
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+fn key(family: SinkFamily, name: &str) -> SinkKey {
+    SinkKey {
+        family,
+        namespace: "team-a".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn plan() -> InventoryPlan {
+    InventoryPlan {
+        order: Order {
+            inventory: InventoryId::namespaced("team-a", "inv"),
+            generation: 1,
+            scope: InventoryScope::Namespace("team-a".to_owned()),
+            dedupe: Dedupe::KeepAll,
+            open: true,
+            deliver: Vec::new(),
+            retire: Vec::new(),
+        },
+        gate: None,
+        undecided: false,
+        findings: Vec::new(),
+        orphans: Vec::new(),
+        targets: BTreeSet::new(),
+    }
+}
+
+fn survey(rows: usize) -> Survey {
+    let store = Store::new(Limits::default(), || {});
+    let scope = InventoryScope::Namespace("team-a".to_owned());
+    let revision = store.revision(&scope);
+    Survey {
+        revision,
+        rows,
+        checksum: "c1".to_owned(),
+        shares: Vec::new(),
+        parts: Vec::new(),
+    }
+}
+
+fn lane(key: SinkKey, state: LaneState) -> LaneReport {
+    LaneReport {
+        last_export: (state == LaneState::InStep).then(|| Export {
+            at: at(0),
+            checksum: Some("c1".to_owned()),
+        }),
+        confirmed_at: None,
+        key,
+        state,
+    }
+}
+
+fn failed(error: SinkError) -> LaneState {
+    LaneState::Failed { error, in_a_row: 1 }
+}
+
+fn report(lanes: Vec<LaneReport>) -> Report {
+    Report {
+        waiting_for: None,
+        survey: Some(survey(1)),
+        lanes,
+        retiring: Vec::new(),
+    }
+}
+
+fn pass(previous: &Status, plan: &InventoryPlan, report: &Report, steady: u64, now: i64) -> Status {
+    let facts = Facts {
+        generation: 1,
+        cluster: false,
+        plan,
+        report,
+        steady: Duration::from_secs(steady),
+    };
+    status(previous, &facts, &Time(at(now)))
+}
+
+/// `Type=Status/Reason: message`, sorted.
+fn told(status: &Status) -> Vec<String> {
+    let mut told: Vec<String> = status
+        .conditions
+        .iter()
+        .map(|c| format!("{}={:?}/{}: {}", c.type_, c.status, c.reason, c.message))
+        .collect();
+    told.sort();
+    told
+}
+
+fn pg() -> SinkKey {
+    key(SinkFamily::Database, "pg")
+}
+
+fn git() -> SinkKey {
+    key(SinkFamily::Snapshot, "git")
+}
+
+#[test]
+fn s01_s02_an_export_and_then_rest() {
+    let (plan, good) = (plan(), report(vec![lane(pg(), LaneState::InStep)]));
+    let first = pass(&Status::default(), &plan, &good, 0, 1);
+    assert_eq!(
+        told(&first),
+        [
+            "Ready=True/Exported: exported 1 item(s) across 1 sink(s)",
+            "SinkReachable=True/ExportSucceeded: last export completed successfully",
+            "Synced=True/Exported: exported to 1 sink(s)",
+        ]
+    );
+    assert_eq!(first.item_count, 1);
+    let [entry] = first.sink_exports.as_slice() else {
+        panic!("{first:?}");
+    };
+    assert_eq!(entry.name, "database/pg");
+    assert_eq!(entry.last_checksum.as_deref(), Some("c1"));
+    assert_eq!(entry.last_export_time, Some(Time(at(0))));
+    assert_eq!(first.last_export_time, Some(Time(at(0))));
+
+    let settled = pass(&first, &plan, &good, 6, 7);
+    assert!(told(&settled)[2].starts_with("Synced=True/UpToDate"));
+    assert_eq!(settled.sink_exports, first.sink_exports, "history stays");
+
+    // Ten minutes of refreshes later: nothing to write.
+    let mut confirmed = good.clone();
+    confirmed.lanes[0].confirmed_at = Some(at(600));
+    assert_eq!(pass(&settled, &plan, &confirmed, 600, 600), settled);
+    // A while later the time is brought up to date.
+    confirmed.lanes[0].confirmed_at = Some(at(1_000));
+    let later = pass(&settled, &plan, &confirmed, 1_000, 1_000);
+    assert_eq!(later.last_export_time, Some(Time(at(1_000))));
+    assert_eq!(later.conditions, settled.conditions);
+}
+
+#[test]
+fn what_is_delivered_within_moments_changes_nothing() {
+    let (plan, good) = (plan(), report(vec![lane(pg(), LaneState::InStep)]));
+    let settled = pass(
+        &pass(&Status::default(), &plan, &good, 0, 1),
+        &plan,
+        &good,
+        6,
+        7,
+    );
+    let mut behind = good.clone();
+    behind.lanes[0].state = LaneState::Behind;
+    assert_eq!(pass(&settled, &plan, &behind, 1, 8), settled);
+    let slow = pass(&settled, &plan, &behind, 6, 13);
+    assert_eq!(
+        told(&slow)[2],
+        "Synced=False/Progressing: delivering to 1 of 1 sink(s)"
+    );
+    let waiting = Report {
+        waiting_for: Some(vec![TargetKey::namespaced("team-a", "t")]),
+        ..good
+    };
+    assert_eq!(pass(&settled, &plan, &waiting, 1, 8), settled, "a restart");
+    let long = pass(&settled, &plan, &waiting, 60, 68);
+    assert_eq!(
+        told(&long)[2],
+        "Synced=False/WaitingForCollection: waiting for the first listing of 1 target(s): [t]"
+    );
+}
+
+/// Two sinks, and what is told.
+type Case = (LaneState, LaneState, &'static [&'static str]);
+
+#[test]
+fn s14_s17_s26_failures_in_all_mixtures() {
+    let transient = || failed(SinkError::transient("conn refused"));
+    let terminal = || failed(SinkError::terminal("bad table"));
+    let cases: [Case; 4] = [
+        (
+            LaneState::InStep,
+            transient(),
+            &[
+                "Ready=True/PartiallySynced: exported 1 item(s) to 1/2 sink(s)",
+                "SinkReachable=False/ExportFailed: export to \"pg\": conn refused",
+                "Synced=False/PartiallySynced: 1/2 sinks exported; 1 failed",
+            ],
+        ),
+        (
+            LaneState::InStep,
+            terminal(),
+            &[
+                "Ready=True/PartiallySynced: exported 1 item(s) to 1/2 sink(s)",
+                "SinkReachable=False/ExportTerminal: export to \"pg\": bad table",
+                "Synced=False/PartiallySynced: 1/2 sinks exported; 1 failed",
+            ],
+        ),
+        (
+            terminal(),
+            transient(),
+            &[
+                "Degraded=True/Progressing: export to \"git\": bad table\nexport to \"pg\": conn refused",
+                "Ready=False/Progressing: export to \"git\": bad table\nexport to \"pg\": conn refused",
+                "SinkReachable=False/ExportFailed: export to \"git\": bad table\nexport to \"pg\": conn refused",
+                "Synced=False/Progressing: export to \"git\": bad table\nexport to \"pg\": conn refused",
+            ],
+        ),
+        (
+            terminal(),
+            terminal(),
+            &[
+                "Degraded=True/ExportTerminal: export to \"git\": bad table\nexport to \"pg\": bad table",
+                "Ready=False/ExportTerminal: export to \"git\": bad table\nexport to \"pg\": bad table",
+                "SinkReachable=False/ExportTerminal: export to \"git\": bad table\nexport to \"pg\": bad table",
+                "Synced=False/ExportTerminal: export to \"git\": bad table\nexport to \"pg\": bad table",
+            ],
+        ),
+    ];
+    for (first, second, expected) in cases {
+        let report = report(vec![lane(git(), first), lane(pg(), second)]);
+        let status = pass(&Status::default(), &plan(), &report, 0, 1);
+        assert_eq!(told(&status), expected);
+    }
+}
+
+#[test]
+fn s19_s20_only_the_sink_in_question_is_blocked() {
+    let missing = key(SinkFamily::Database, "missing");
+    let mut plan = plan();
+    plan.findings.push(Finding {
+        key: missing.clone(),
+        trouble: Trouble {
+            reason: Reason::SinkNotFound,
+            message: "get KollectDatabaseSink \"missing\" in \"team-a\": not found".to_owned(),
+        },
+    });
+    let held = LaneState::Held(Some(SinkError::terminal("not found")));
+    let report = report(vec![lane(pg(), LaneState::InStep), lane(missing, held)]);
+    let status = pass(&Status::default(), &plan, &report, 0, 1);
+    let told = told(&status);
+    assert!(
+        told[0].starts_with("Ready=True/PartiallySynced"),
+        "{told:?}"
+    );
+    assert!(
+        told[1].starts_with("SinkReachable=False/SinkNotFound"),
+        "{told:?}"
+    );
+    let reasons: Vec<_> = status
+        .sink_exports
+        .iter()
+        .map(|entry| (&*entry.name, &*entry.conditions[0].reason))
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            ("database/pg", "Exported"),
+            ("database/missing", "SinkNotFound")
+        ]
+    );
+}
+
+#[test]
+fn history_survives_a_failure_and_a_failure_leaves_with_its_cause() {
+    let (plan, good) = (plan(), report(vec![lane(pg(), LaneState::InStep)]));
+    let first = pass(&Status::default(), &plan, &good, 0, 1);
+    let bad = report(vec![lane(pg(), failed(SinkError::transient("away")))]);
+    let status = pass(&first, &plan, &bad, 0, 60);
+    let entry = &status.sink_exports[0];
+    assert_eq!(entry.last_checksum.as_deref(), Some("c1"));
+    assert_eq!(entry.conditions[0].reason, "ExportFailed");
+    assert!(told(&status)[0].starts_with("Degraded"));
+    let healed = pass(&status, &plan, &good, 0, 90);
+    assert_eq!(told(&healed), told(&first));
+}
+
+#[test]
+fn s12_s29_no_sinks_and_many_rows() {
+    let none = report(Vec::new());
+    let status = pass(&Status::default(), &plan(), &none, 0, 1);
+    assert_eq!(
+        told(&status),
+        [
+            "Ready=True/NoExport: no family sink refs configured",
+            "SinkReachable=True/NoSinksConfigured: no family sink refs configured",
+            "Synced=True/NoExport: no family sink refs configured",
+        ]
+    );
+    for (rows, warned) in [(1_799, false), (1_800, true)] {
+        let mut many = none.clone();
+        many.survey = Some(survey(rows));
+        let status = pass(&Status::default(), &plan(), &many, 0, 1);
+        let shown = told(&status)
+            .iter()
+            .any(|c| c.starts_with("ExportShardWarning"));
+        assert_eq!(shown, warned, "{rows}");
+        let fewer = pass(&status, &plan(), &none, 0, 2);
+        assert!(
+            !told(&fewer)
+                .iter()
+                .any(|c| c.starts_with("ExportShardWarning"))
+        );
+    }
+}
+
+#[test]
+fn a_gate_is_told_and_taken_back() {
+    let mut closed = plan();
+    closed.gate = Some(Trouble {
+        reason: Reason::Suspended,
+        message: "spec.suspend is true".to_owned(),
+    });
+    let good = report(vec![lane(pg(), LaneState::InStep)]);
+    let status = pass(&Status::default(), &closed, &good, 0, 1);
+    assert_eq!(
+        told(&status),
+        [
+            "Degraded=True/Suspended: spec.suspend is true",
+            "Ready=False/Suspended: spec.suspend is true",
+            "Synced=False/Suspended: spec.suspend is true",
+        ]
+    );
+    let open = pass(&status, &plan(), &good, 0, 2);
+    assert!(told(&open)[0].starts_with("Ready=True"));
+}
+
+#[test]
+fn long_texts_are_cut() {
+    let text = "é".repeat(40_000);
+    let bad = report(vec![lane(pg(), failed(SinkError::transient(text)))]);
+    let status = pass(&Status::default(), &plan(), &bad, 0, 1);
+    assert!(status.conditions.iter().all(|c| c.message.len() <= 1_024));
+}
