@@ -103,8 +103,9 @@ const PRIVATE: [Network; 4] = [
     Network::v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
 ];
 
-/// Everything else that is not a host on the internet (IANA special-purpose registries).
-const SPECIAL: [Network; 18] = [
+/// Everything else that is not a host on the internet (IANA special-purpose registries). Global
+/// IPv6 addresses are all in `2000::/3`, so everything around it is here as a whole.
+const SPECIAL: [Network; 17] = [
     Network::v4(0, 0, 0, 0, 8),
     Network::v4(100, 64, 0, 0, 10),
     Network::v4(127, 0, 0, 0, 8),
@@ -116,13 +117,12 @@ const SPECIAL: [Network; 18] = [
     Network::v4(203, 0, 113, 0, 24),
     Network::v4(224, 0, 0, 0, 4),
     Network::v4(240, 0, 0, 0, 4),
-    Network::v6([0, 0, 0, 0, 0, 0, 0, 0], 127),
-    Network::v6([0x0100, 0, 0, 0, 0, 0, 0, 0], 64),
+    Network::v6([0, 0, 0, 0, 0, 0, 0, 0], 3),
+    Network::v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
     Network::v6([0x2001, 0x0db8, 0, 0, 0, 0, 0, 0], 32),
-    Network::v6([0x2001, 0x0002, 0, 0, 0, 0, 0, 0], 48),
-    Network::v6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16),
-    Network::v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10),
-    Network::v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),
+    Network::v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),
+    Network::v6([0x4000, 0, 0, 0, 0, 0, 0, 0], 2),
+    Network::v6([0x8000, 0, 0, 0, 0, 0, 0, 0], 1),
 ];
 
 const METADATA_HOSTS: [&str; 4] = [
@@ -273,7 +273,7 @@ mod tests {
     }
 
     /// (address, allowed by default, allowed with private networks)
-    const ADDRESSES: [(&str, bool, bool); 34] = [
+    const ADDRESSES: [(&str, bool, bool); 43] = [
         ("10.20.30.40", false, true),
         ("172.16.5.5", false, true),
         ("192.168.1.10", false, true),
@@ -305,6 +305,15 @@ mod tests {
         ("64:ff9b::7f00:1", false, false),
         ("2002:7f00:1::", false, false),
         ("::127.0.0.1", false, false),
+        ("64:ff9b:1::a00:1", false, false),
+        ("::ffff:0:10.0.0.1", false, false),
+        ("100::1", false, false),
+        ("2001:10::1", false, false),
+        ("2001:db8::1", false, false),
+        ("3fff::1", false, false),
+        ("5f00::1", false, false),
+        ("2a00:1450:4001::8a", true, true),
+        ("64:ff9b::8.8.8.8", true, true),
         ("93.184.216.34", true, true),
         ("8.8.8.8", true, true),
         ("2606:4700::1111", true, true),
