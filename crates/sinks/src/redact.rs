@@ -118,6 +118,11 @@ impl Redaction {
         self.remove(&self.names, text)
     }
 
+    /// The same error without values. Names stay, since part of the text may be ours.
+    pub(crate) fn last_look(&self, error: SinkError) -> SinkError {
+        error.map_message(|text| self.clean_values(&text))
+    }
+
     /// The text without values; names stay.
     fn clean_values(&self, text: &str) -> String {
         self.remove(&[], text)

@@ -33,12 +33,8 @@ impl Redacted {
                 note: receipt.note.map(|note| self.redaction.clean_values(&note)),
                 ..receipt
             }),
-            Err(error) => Err(self.error(error)),
+            Err(error) => Err(self.redaction.last_look(error)),
         }
-    }
-
-    fn error(&self, error: SinkError) -> SinkError {
-        error.map_message(|text| self.redaction.clean_values(&text))
     }
 }
 
@@ -63,7 +59,7 @@ impl Sink for Redacted {
     async fn probe(&self) -> Result<String, SinkError> {
         match self.sink.probe().await {
             Ok(text) => Ok(self.redaction.clean_values(&text)),
-            Err(error) => Err(self.error(error)),
+            Err(error) => Err(self.redaction.last_look(error)),
         }
     }
 }
