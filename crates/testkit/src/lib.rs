@@ -10,6 +10,8 @@
 //! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
 //! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
 //!
+//! A [`Proxy`] in front of any of them is a network that fails on demand.
+//!
 //! What a server is made of, in the order a new one needs it:
 //!
 //! * a program: built from a pinned Go module ([`go`]) or taken from a Debian package
@@ -44,6 +46,7 @@ pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod progress;
+pub mod proxy;
 pub mod rbac;
 pub mod run_dir;
 pub mod service;
@@ -53,4 +56,5 @@ pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use git::GitServer;
 pub use postgres::Postgres;
+pub use proxy::Proxy;
 pub use run_dir::RunDir;
