@@ -15,6 +15,7 @@ pub mod bell;
 pub mod configuration;
 pub mod controller;
 pub mod inventories;
+pub mod lease;
 pub mod listeners;
 pub mod metrics;
 pub mod preview;
