@@ -293,7 +293,10 @@ impl Lease {
     fn complain(&mut self, problem: &Problem, now: Moment) {
         self.failures += 1;
         let (lease, failures) = (&self.settings.name, self.failures);
-        let left = self.election.reign(now).map(|reign| reign.until - now);
+        let left = self
+            .election
+            .reign(now)
+            .map(|reign| reign.until.saturating_sub(now));
         if failures.is_power_of_two() {
             warn!(lease, failures, leading_for = ?left, %problem, "cannot reach the Lease");
         } else {
