@@ -78,6 +78,16 @@ impl HttpClient {
                 "the URL names no host; write it like https://host/path",
             ));
         };
+        // They would not be sent, and show in every trace of the libraries below.
+        if request
+            .uri()
+            .authority()
+            .is_some_and(|a| a.as_str().contains('@'))
+        {
+            return Err(SinkError::terminal(
+                "the URL holds a user or a password; put them into the Secret of the sink",
+            ));
+        }
         self.client
             .request(request)
             .await

@@ -261,12 +261,14 @@ async fn failures_have_classes_and_tell_no_path() {
     }
     for url in [
         "/path",
+        "http://user:tok@h.example/",
         "ftp://h.example/",
         "http://localhost/",
         "http://169.254.169.254/",
     ] {
         let error = client.send(get(uri(url))).await.unwrap_err();
         assert!(matches!(&error, SinkError::Terminal(_)), "{url}: {error:?}");
+        assert!(!error.message().contains("tok"), "{error}");
     }
 }
 
