@@ -56,8 +56,7 @@ pub struct LeaseSettings {
     pub namespace: String,
     /// The Lease's name; [`NAME`] in production.
     pub name: String,
-    /// Who this is: the pod's name and something that is different in every process, since two
-    /// processes with one identity would both take the lease for theirs.
+    /// Who this is, different in every process; see [`identity`].
     pub identity: String,
     /// How long others wait before they take over.
     pub duration: Duration,
@@ -65,6 +64,12 @@ pub struct LeaseSettings {
     pub renew_deadline: Duration,
     /// The interval of attempts.
     pub retry_period: Duration,
+}
+
+/// An identity for this process: the pod's name, for people, and a random part, since two processes
+/// with one identity would both take the lease for theirs.
+pub fn identity(pod: &str) -> String {
+    format!("{pod}_{:032x}", fastrand::u128(..))
 }
 
 /// Why leader election cannot start.

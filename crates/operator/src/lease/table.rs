@@ -333,6 +333,13 @@ fn a_lease_is_handed_over_only_if_it_may_be_ours() {
 }
 
 #[test]
+fn every_process_is_somebody_else() {
+    let (one, other) = (super::identity("kollect-0"), super::identity("kollect-0"));
+    assert_ne!(one, other);
+    assert!(one.starts_with("kollect-0_"));
+}
+
+#[test]
 fn timings_have_to_fit_together() {
     let millis = Duration::from_millis;
     for (duration, renew, retry, fits) in [

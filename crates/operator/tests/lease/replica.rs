@@ -9,8 +9,8 @@ use kube::Api;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) const DURATION: Duration = Duration::from_secs(10);
-pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(7);
+pub(crate) const DURATION: Duration = Duration::from_secs(12);
+pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(9);
 pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long a test waits for what has to come. Generous: the machine may be busy.

@@ -28,7 +28,7 @@ async fn a_killed_leader_is_replaced_when_its_lease_has_run_out() {
     let first = replicas.remove(leader_of(&replicas).await);
     let spec = lease(cluster, &namespace).await.unwrap();
     assert_eq!(spec.holder_identity.as_deref(), Some(&*first.identity));
-    assert_eq!(spec.lease_duration_seconds, Some(10));
+    assert_eq!(spec.lease_duration_seconds, Some(12));
     assert_eq!(spec.lease_transitions, Some(0));
     assert!(spec.acquire_time.is_some());
 
