@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     target_count_resync: Duration,
     #[command(flatten)]
-    exports: Box<Exports>,
+    delivering: Box<Delivering>,
     #[command(flatten)]
     listeners: Box<Listeners>,
     /// Log lines as JSON instead of text.
@@ -61,7 +61,7 @@ pub(crate) struct Options {
 /// Options of exports and of the sinks they go to.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sinks")]
-struct Exports {
+struct Delivering {
     /// Sinks may be in private networks (RFC 1918 and IPv6 unique local).
     #[arg(long)]
     allow_private_sinks: bool,
@@ -226,7 +226,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn settings(options: &Options) -> Result<process::Settings> {
-    let sinks = &options.exports;
+    let sinks = &options.delivering;
     let networks = plan::comma_list(&sinks.allow_sink_networks);
     let networks: Result<Vec<Network>, _> = networks.iter().map(|text| text.parse()).collect();
     let rules = rules::Settings {
