@@ -1,5 +1,7 @@
 //! `kollect operator`: the process that runs in the cluster.
 
+mod election;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,9 +23,11 @@ use kollect_operator::{
     process::{self, Operator},
 };
 use kube::{Client, Config, config::KubeConfigOptions, config::Kubeconfig};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+
+use self::election::Election;
 
 /// Options of `kollect operator`.
 #[derive(Debug, Args)]
@@ -51,6 +55,8 @@ pub(crate) struct Options {
     target_count_resync: Duration,
     #[command(flatten)]
     delivering: Box<Delivering>,
+    #[command(flatten)]
+    election: Box<Election>,
     #[command(flatten)]
     listeners: Box<Listeners>,
     /// Log lines as JSON instead of text.
@@ -190,7 +196,7 @@ impl Listeners {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     kollect_api::Duration::new(text)
         .get()
         .map_err(|error| error.to_string())
@@ -212,12 +218,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .context("the API server does not answer; check the kubeconfig and the network")?;
         tracing::info!(kubernetes = version.git_version, "connected");
         let stop = CancellationToken::new();
-        let operator = Operator::new(&client, settings(options)?, &stop);
+        let election = options.election.begin(&client)?;
+        let operator = Operator::new(&client, settings(options)?, election.leadership(), &stop);
         let listeners = &options.listeners;
         let listeners = listeners.serve(&client, operator.observed(), &stop).await?;
         let signals = tokio::spawn(stop_on_signal(stop.clone()));
-        let (_leading, leads) = watch::channel(true);
-        operator.run(leads, &stop).await;
+        operator.run(&stop).await;
+        election.end().await;
         listeners.join_all().await;
         signals.abort();
         tracing::info!("stopped");

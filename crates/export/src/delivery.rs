@@ -38,6 +38,9 @@ pub struct Calls {
     pub permits: Semaphore,
     /// Who counts.
     pub observer: Arc<dyn Observer>,
+    /// Whether this process may write at all. Asked before every call: a process that slept may not
+    /// know yet that another one has taken over.
+    pub may_write: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Calls {
@@ -49,6 +52,7 @@ impl Calls {
         delivery: &Delivery,
     ) -> Result<Receipt, SinkError> {
         let _permit = self.permits.acquire().await;
+        self.check()?;
         self.pool.admit(source)?;
         let begun = Instant::now();
         let result = self.contained(source, sink.deliver(delivery)).await;
@@ -64,9 +68,17 @@ impl Calls {
         inventory: &InventoryId,
     ) -> Result<Receipt, SinkError> {
         let _permit = self.permits.acquire().await;
+        self.check()?;
         let sink = self.pool.acquire(source)?;
         self.pool.admit(source)?;
         self.contained(source, sink.retire(inventory)).await
+    }
+
+    fn check(&self) -> Result<(), SinkError> {
+        if (self.may_write)() {
+            return Ok(());
+        }
+        Err(SinkError::transient("this replica is not the leader"))
     }
 
     async fn contained(
@@ -86,9 +98,6 @@ impl Calls {
                 self.deadline
             ))),
         };
-        // Whatever the backend kept of what it should not have told.
-        let result = result
-            .map_err(|error| error.map_message(|text| source.materials.redaction.clean(&text)));
         self.pool.note(source, result.as_ref().map(|_| ()));
         result
     }

@@ -121,6 +121,15 @@ pub enum Leadership {
 }
 
 impl Leadership {
+    /// The leadership of a process that has no rivals: it never ends.
+    pub fn sole() -> Self {
+        let since = Instant::now();
+        Leadership::Leader {
+            since,
+            until: since + Duration::from_hours(24 * 365 * 100),
+        }
+    }
+
     /// Whether this replica leads right now. To be asked before every write that matters: a
     /// process that was stopped for a while may read "leader" before it is told otherwise.
     pub fn leads(&self) -> bool {

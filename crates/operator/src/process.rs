@@ -17,6 +17,7 @@ use crate::{
     configuration::Configuration,
     controller::{self, Controller},
     inventories::{self, Inventories},
+    lease::Leadership,
     metrics::Observed,
     probes::{Prober, Probes, tests::ConnectionTests},
     secrets::Secrets,
@@ -55,6 +56,7 @@ impl Default for Settings {
 
 /// The operator.
 pub struct Operator {
+    leadership: watch::Receiver<Leadership>,
     client: Client,
     settings: Settings,
     controller: Controller,
@@ -63,8 +65,13 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Begins to watch the configuration.
-    pub fn new(client: &Client, settings: Settings, stop: &CancellationToken) -> Self {
+    /// Begins to watch the configuration. Writes while this replica leads.
+    pub fn new(
+        client: &Client,
+        settings: Settings,
+        leadership: watch::Receiver<Leadership>,
+        stop: &CancellationToken,
+    ) -> Self {
         let controller = Controller::new(client, settings.collection.clone(), stop);
         let configuration = controller.configuration();
         let secrets = Secrets::new(
@@ -87,8 +94,13 @@ impl Operator {
             deadline: settings.export_deadline,
             permits: Semaphore::new(settings.parallel_exports.max(1)),
             observer: Arc::clone(&controller.observed().exports) as _,
+            may_write: {
+                let leadership = leadership.clone();
+                Box::new(move || leadership.borrow().leads())
+            },
         });
         Self {
+            leadership,
             client: client.clone(),
             settings,
             controller,
@@ -107,8 +119,8 @@ impl Operator {
         self.controller.store()
     }
 
-    /// Runs until `stop`; writes while `leading` is true. When it returns, nothing is under way.
-    pub async fn run(self, leading: watch::Receiver<bool>, stop: &CancellationToken) {
+    /// Runs until `stop`. When it returns, nothing is under way.
+    pub async fn run(self, stop: &CancellationToken) {
         let work = Work {
             client: self.client,
             configuration: Arc::clone(self.controller.configuration()),
@@ -121,7 +133,7 @@ impl Operator {
         // Rows must stay readable until the last delivery has ended.
         let collecting = CancellationToken::new();
         let exporting = async {
-            work.lead(leading, stop).await;
+            work.lead(self.leadership, stop).await;
             collecting.cancel();
         };
         tokio::join!(exporting, self.controller.run(&collecting));
@@ -141,16 +153,16 @@ struct Work {
 
 impl Work {
     /// Works whenever this replica leads.
-    async fn lead(&self, mut leading: watch::Receiver<bool>, stop: &CancellationToken) {
+    async fn lead(&self, mut leadership: watch::Receiver<Leadership>, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             tokio::select! {
                 () = stop.cancelled() => return,
-                led = leading.wait_for(|leads| *leads) => if led.is_err() { return },
+                led = leadership.wait_for(Leadership::leads) => if led.is_err() { return },
             }
             let term = stop.child_token();
             let lost = async {
                 // Whoever decided is gone: that is no leadership either.
-                let _ = leading.wait_for(|leads| !*leads).await;
+                let _ = leadership.wait_for(|now| !now.leads()).await;
                 term.cancel();
             };
             let working = self.work(&term);

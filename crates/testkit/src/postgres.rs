@@ -202,22 +202,26 @@ impl Database {
     pub fn psql(&self, sql: &str) -> Result<String> {
         self.client.psql(&self.name, Tls::Required, sql)
     }
+
+    /// Runs SQL and returns the rows as people like to see them.
+    pub fn table(&self, sql: &str) -> Result<String> {
+        self.client.run(&self.name, Tls::Required, sql, &[])
+    }
 }
 
 impl Client {
     fn psql(&self, database: &str, tls: Tls, sql: &str) -> Result<String> {
+        self.run(database, tls, sql, &["--tuples-only", "--no-align"])
+    }
+
+    fn run(&self, database: &str, tls: Tls, sql: &str, form: &[&str]) -> Result<String> {
         let mode = match tls {
             Tls::Off => "disable",
             Tls::Required => "verify-full",
         };
         let output = Command::new(self.bin.join("psql"))
-            .args([
-                "--no-psqlrc",
-                "--quiet",
-                "--tuples-only",
-                "--no-align",
-                "--no-password",
-            ])
+            .args(["--no-psqlrc", "--quiet", "--no-password"])
+            .args(form)
             .args(["--set=ON_ERROR_STOP=1", "--command", sql])
             .env("PGHOST", "127.0.0.1")
             .env("PGPORT", self.port.to_string())

@@ -191,6 +191,7 @@ impl Stage {
             deadline: Duration::from_mins(2),
             permits: Semaphore::new(8),
             observer: Arc::new(Unobserved),
+            may_write: Box::new(|| true),
         });
         let (orders, _) = watch::channel(Arc::new(order.clone()));
         let (_, reports) = watch::channel(Report::default());
