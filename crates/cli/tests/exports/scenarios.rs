@@ -230,3 +230,121 @@ fn a_connection_test_tells_and_goes() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn a_platform_team_rolls_up() -> Result<()> {
+    let mut stage = Stage::new()?;
+    let namespace = stage.namespace.clone();
+    let cluster = stage.plane.cluster();
+    cluster.kubectl(&["label", "namespace", &namespace, "tier=shop"])?;
+    stage.put("s-1", 1)?;
+    stage.put("s-2", 2)?;
+    let object = |kind: &str, name: &str, spec: serde_json::Value| {
+        let object = json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name}, "spec": spec,
+        });
+        stage.plane.cluster().apply(&object.to_string()).map(|_| ())
+    };
+    let target = json!({
+        "profileRef": {"name": "maps", "namespace": namespace},
+        "namespaceSelector": {"matchLabels": {"tier": "shop"}},
+        "resourceRules": [{
+            "gvk": {"version": "v1", "kind": "ConfigMap"}, "matchPolicy": "has(object.data.number)",
+        }],
+    });
+    object("KollectClusterTarget", "alpha", target.clone())?;
+    object("KollectClusterTarget", "beta", target)?;
+    let inventory = |dedupe: &str| {
+        json!({
+            "namespaceSelector": {"matchLabels": {"tier": "shop"}},
+            "databaseSinkRefs": [{"name": "pg", "namespace": namespace}],
+            "exportMinInterval": "0s", "dedupe": dedupe,
+        })
+    };
+    object("KollectClusterInventory", "platform", inventory("keepAll"))?;
+    stage.start()?;
+    let rows = |stage: &Stage| {
+        stage.database.psql(
+            "SELECT target_name, payload->>'name', payload->'attributes'->>'number' FROM items \
+             WHERE inventory_namespace = 'cluster' AND inventory_name = 'platform' ORDER BY 1, 2",
+        )
+    };
+    let expect = |stage: &Stage, expected: &str| {
+        stage.eventually(expected, || {
+            let rows = rows(stage)?;
+            ensure!(rows.replace('\n', " ") == expected, "{rows}");
+            Ok(())
+        })
+    };
+    expect(&stage, "alpha|s-1|1 alpha|s-2|2 beta|s-1|1 beta|s-2|2")?;
+
+    // One row per object: the target with the greatest name wins.
+    object(
+        "KollectClusterInventory",
+        "platform",
+        inventory("byResourceUID"),
+    )?;
+    expect(&stage, "beta|s-1|1 beta|s-2|2")?;
+    stage.put("s-2", 20)?;
+    expect(&stage, "beta|s-1|1 beta|s-2|20")?;
+    let status = stage.plane.cluster().kubectl(&[
+        "get", "kollectclusterinventory", "platform", "-o",
+        "jsonpath={.status.itemCount} {.status.targetCount} {.status.namespaceShards[0].targetCount} {.status.sinkExports[0].namespace}",
+    ])?;
+    assert_eq!(status, format!("2 2 2 {namespace}"));
+
+    // A namespace that leaves takes its rows along.
+    stage
+        .plane
+        .cluster()
+        .kubectl(&["label", "namespace", &namespace, "tier-"])?;
+    expect(&stage, "")?;
+    stage
+        .plane
+        .cluster()
+        .kubectl(&["label", "namespace", &namespace, "tier=shop"])?;
+    expect(&stage, "beta|s-1|1 beta|s-2|20")?;
+    stage
+        .plane
+        .cluster()
+        .kubectl(&["delete", "kollectclusterinventory", "platform", "--wait"])?;
+    expect(&stage, "")
+}
+
+#[test]
+fn of_two_replicas_one_writes_and_the_other_takes_over() -> Result<()> {
+    let mut stage = Stage::new()?;
+    stage.put("s-1", 1)?;
+    stage.inventory("0s")?;
+    let election = [
+        "--leader-elect",
+        "--leader-elect-lease-duration=6s",
+        "--leader-elect-renew-deadline=4s",
+        "--leader-elect-retry-period=1s",
+    ];
+    let lease = format!("--leader-elect-namespace={}", stage.namespace);
+    let arguments: Vec<&str> = election.iter().copied().chain([&*lease]).collect();
+    stage.start_with(&arguments)?;
+    stage.expect_in_step("items")?;
+    let first = stage.operator.take().context("it runs")?;
+    stage.start_with(&arguments)?;
+    stage.put("s-2", 2)?;
+    stage.expect_in_step("items")?;
+
+    // A leader that ends hands over at once; one that is killed is replaced when its lease ends.
+    let begun = std::time::Instant::now();
+    first.terminate()?;
+    stage.put("s-3", 3)?;
+    stage.expect_in_step("items")?;
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    let second = stage.operator.take().context("it runs")?;
+    stage.start_with(&arguments)?;
+    second.kill()?;
+    stage.put("s-4", 4)?;
+    stage.expect_in_step("items")
+}

@@ -149,9 +149,14 @@ impl Stage {
 
     /// Starts the operator.
     pub(crate) fn start(&mut self) -> Result<()> {
+        self.start_with(&[])
+    }
+
+    pub(crate) fn start_with(&mut self, arguments: &[&str]) -> Result<()> {
         let child = Command::new(env!("CARGO_BIN_EXE_kollect"))
             .args(["operator", "--health-probe-bind-address=0"])
             .arg("--allow-sink-networks=127.0.0.0/8")
+            .args(arguments)
             .arg("--kubeconfig")
             .arg(self.plane.cluster().kubeconfig())
             .env(
