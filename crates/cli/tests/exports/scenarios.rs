@@ -235,7 +235,7 @@ fn a_connection_test_tells_and_goes() -> Result<()> {
 fn a_platform_team_rolls_up() -> Result<()> {
     let mut stage = Stage::new()?;
     let namespace = stage.namespace.clone();
-    let cluster = stage.plane.cluster();
+    let cluster = stage.plane.cluster().clone();
     cluster.kubectl(&["label", "namespace", &namespace, "tier=shop"])?;
     stage.put("s-1", 1)?;
     stage.put("s-2", 2)?;
@@ -244,7 +244,7 @@ fn a_platform_team_rolls_up() -> Result<()> {
             "apiVersion": "kollect.dev/v1alpha1", "kind": kind,
             "metadata": {"name": name}, "spec": spec,
         });
-        stage.plane.cluster().apply(&object.to_string()).map(|_| ())
+        cluster.apply(&object.to_string()).map(|_| ())
     };
     let target = json!({
         "profileRef": {"name": "maps", "namespace": namespace},
@@ -288,27 +288,18 @@ fn a_platform_team_rolls_up() -> Result<()> {
     expect(&stage, "beta|s-1|1 beta|s-2|2")?;
     stage.put("s-2", 20)?;
     expect(&stage, "beta|s-1|1 beta|s-2|20")?;
-    let status = stage.plane.cluster().kubectl(&[
+    let status = cluster.kubectl(&[
         "get", "kollectclusterinventory", "platform", "-o",
         "jsonpath={.status.itemCount} {.status.targetCount} {.status.namespaceShards[0].targetCount} {.status.sinkExports[0].namespace}",
     ])?;
     assert_eq!(status, format!("2 2 2 {namespace}"));
 
     // A namespace that leaves takes its rows along.
-    stage
-        .plane
-        .cluster()
-        .kubectl(&["label", "namespace", &namespace, "tier-"])?;
+    cluster.kubectl(&["label", "namespace", &namespace, "tier-"])?;
     expect(&stage, "")?;
-    stage
-        .plane
-        .cluster()
-        .kubectl(&["label", "namespace", &namespace, "tier=shop"])?;
+    cluster.kubectl(&["label", "namespace", &namespace, "tier=shop"])?;
     expect(&stage, "beta|s-1|1 beta|s-2|20")?;
-    stage
-        .plane
-        .cluster()
-        .kubectl(&["delete", "kollectclusterinventory", "platform", "--wait"])?;
+    cluster.kubectl(&["delete", "kollectclusterinventory", "platform", "--wait"])?;
     expect(&stage, "")
 }
 
