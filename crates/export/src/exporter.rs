@@ -187,6 +187,9 @@ impl Exporter {
 
     /// Takes a new order.
     fn follow(&mut self, order: Arc<Order>) {
+        if order.dedupe != self.order.dedupe {
+            self.selection += 1;
+        }
         if order.scope != self.order.scope {
             self.selection += 1;
             self.ear.follow(order.scope.clone());

@@ -288,11 +288,14 @@ fn a_platform_team_rolls_up() -> Result<()> {
     expect(&stage, "beta|s-1|1 beta|s-2|2")?;
     stage.put("s-2", 20)?;
     expect(&stage, "beta|s-1|1 beta|s-2|20")?;
-    let status = cluster.kubectl(&[
-        "get", "kollectclusterinventory", "platform", "-o",
-        "jsonpath={.status.itemCount} {.status.targetCount} {.status.namespaceShards[0].targetCount} {.status.sinkExports[0].namespace}",
-    ])?;
-    assert_eq!(status, format!("2 2 2 {namespace}"));
+    stage.eventually("the status of the rollup", || {
+        let path = "jsonpath={.status.itemCount} {.status.targetCount} \
+            {.status.namespaceShards[0].targetCount} {.status.sinkExports[0].namespace}";
+        let get = ["get", "kollectclusterinventory", "platform", "-o", path];
+        let status = cluster.kubectl(&get)?;
+        ensure!(status == format!("2 2 2 {namespace}"), "{status}");
+        Ok(())
+    })?;
 
     // A namespace that leaves takes its rows along.
     cluster.kubectl(&["label", "namespace", &namespace, "tier-"])?;
