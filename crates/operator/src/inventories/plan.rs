@@ -280,23 +280,13 @@ fn select(subject: &Subject, world: &World<'_>) -> Selection {
         })
         .map(|(name, _)| name.clone())
         .collect();
-    let selected: Vec<_> = world
+    let named: Vec<_> = world
         .cluster_targets
         .iter()
         .filter(|target| target.metadata.deletion_timestamp.is_none())
         .filter(|target| is_selected(spec, target))
-        .filter(|target| {
-            let selector = target.spec.namespace_selector.as_ref();
-            selector.is_none_or(|selector| {
-                namespaces.iter().any(|name| {
-                    known
-                        .get(name)
-                        .is_some_and(|facts| selector.matches(&facts.labels))
-                })
-            })
-        })
         .collect();
-    if selected.is_empty() {
+    if named.is_empty() {
         if subject.age(world.now) < BOOTSTRAP {
             return not_yet();
         }
@@ -309,6 +299,21 @@ fn select(subject: &Subject, world: &World<'_>) -> Selection {
             ..Selection::nothing()
         };
     }
+    // Targets that look elsewhere contribute nothing. If that leaves none, because no namespace is
+    // selected any more, the rollup is empty: what was exported before has to go.
+    let selected: Vec<_> = named
+        .into_iter()
+        .filter(|target| {
+            let selector = target.spec.namespace_selector.as_ref();
+            selector.is_none_or(|selector| {
+                namespaces.iter().any(|name| {
+                    known
+                        .get(name)
+                        .is_some_and(|facts| selector.matches(&facts.labels))
+                })
+            })
+        })
+        .collect();
     let name = |target: &KollectClusterTarget| target.metadata.name.clone().unwrap_or_default();
     let mut not_ready: Vec<String> = selected
         .iter()
