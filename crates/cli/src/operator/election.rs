@@ -24,21 +24,21 @@ pub(super) struct Election {
     leader_elect: bool,
     /// Namespace of the Lease; empty for the pod's own.
     #[arg(
-        long,
+        long = "leader-elect-namespace",
         value_name = "NAMESPACE",
         default_value = "",
         env = "POD_NAMESPACE"
     )]
-    leader_elect_namespace: String,
+    namespace: String,
     /// How long the others wait for a leader that is silent.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
-    leader_elect_lease_duration: Duration,
+    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    lease_duration: Duration,
     /// How long a leader goes on without an answer of the API server.
-    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = duration)]
-    leader_elect_renew_deadline: Duration,
+    #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION", default_value = "40s", value_parser = duration)]
+    renew_deadline: Duration,
     /// How often leadership is renewed or asked for.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
-    leader_elect_retry_period: Duration,
+    #[arg(long = "leader-elect-retry-period", value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    retry_period: Duration,
 }
 
 /// An election under way.
@@ -64,9 +64,9 @@ impl Election {
             namespace: self.namespace(),
             name: lease::NAME.to_owned(),
             identity: identity(),
-            duration: self.leader_elect_lease_duration,
-            renew_deadline: self.leader_elect_renew_deadline,
-            retry_period: self.leader_elect_retry_period,
+            duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
         };
         let lease = Lease::new(client.clone(), settings).context("leader election cannot start")?;
         let (tell, leadership) = watch::channel(Leadership::Candidate);
@@ -80,8 +80,8 @@ impl Election {
     }
 
     fn namespace(&self) -> String {
-        if !self.leader_elect_namespace.is_empty() {
-            return self.leader_elect_namespace.clone();
+        if !self.namespace.is_empty() {
+            return self.namespace.clone();
         }
         match fs::read_to_string(NAMESPACE_FILE) {
             Ok(name) => name.trim().to_owned(),

@@ -18,7 +18,7 @@ use kollect_testkit::{
 use serde_json::{Value, json};
 
 /// How long anything may take that should take a moment.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Everything a scenario needs.
 pub(crate) struct Stage {

@@ -73,7 +73,7 @@ struct Backend {
 #[derive(Debug)]
 pub(crate) struct Backends {
     begun: Instant,
-    backends: Mutex<BTreeMap<String, Backend>>,
+    behaviour: Mutex<BTreeMap<String, Backend>>,
     calls: Mutex<Vec<Call>>,
 }
 
@@ -93,7 +93,7 @@ impl Recorder {
         };
         self.backends.calls.lock().expect("calls").push(call);
         let mood = {
-            let backends = self.backends.backends.lock().expect("backends");
+            let backends = self.backends.behaviour.lock().expect("backends");
             backends.get(&self.name).map(|backend| backend.mood.clone())
         };
         match mood.unwrap_or_default() {
@@ -115,7 +115,7 @@ impl Sink for Recorder {
     }
 
     fn appetite(&self) -> Appetite {
-        let backends = self.backends.backends.lock().expect("backends");
+        let backends = self.backends.behaviour.lock().expect("backends");
         let documents = backends.get(&self.name).is_some_and(|b| b.documents);
         if documents {
             Appetite::Everything
@@ -168,7 +168,7 @@ impl Stage {
         let begun = Instant::now();
         let backends = Arc::new(Backends {
             begun,
-            backends: Mutex::default(),
+            behaviour: Mutex::default(),
             calls: Mutex::default(),
         });
         let order = Order {
@@ -265,12 +265,12 @@ impl Stage {
     }
 
     pub(crate) fn mood(&self, sink: &str, mood: Mood) {
-        let mut backends = self.backends.backends.lock().expect("backends");
+        let mut backends = self.backends.behaviour.lock().expect("backends");
         backends.entry(sink.to_owned()).or_default().mood = mood;
     }
 
     pub(crate) fn writes_documents(&self, sink: &str) {
-        let mut backends = self.backends.backends.lock().expect("backends");
+        let mut backends = self.backends.behaviour.lock().expect("backends");
         backends.entry(sink.to_owned()).or_default().documents = true;
     }
 
@@ -350,12 +350,12 @@ pub(crate) fn sink_order(name: &str, interval: Duration) -> SinkOrder {
 }
 
 /// What an earlier process left in the status.
-pub(crate) fn resumed(checksum: &str, seconds_ago: i64) -> Option<Resume> {
+pub(crate) fn resumed(checksum: &str, seconds_ago: i64) -> Resume {
     let at = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds_ago);
-    Some(Resume {
+    Resume {
         checksum: checksum.to_owned(),
         at,
-    })
+    }
 }
 
 fn target() -> TargetKey {

@@ -263,7 +263,7 @@ async fn s36_a_restart_trusts_a_fresh_status_and_nothing_else() {
     ];
     for (interval, checksum, age, expected) in cases {
         let mut stage = Stage::new();
-        stage.sink("pg", interval).resume = resumed(checksum, age);
+        stage.sink("pg", interval).resume = Some(resumed(checksum, age));
         stage.listed(&[("r1", 1)]);
         stage.go();
         stage.until(1_000).await;
