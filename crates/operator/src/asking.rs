@@ -83,6 +83,11 @@ impl Asking {
         });
     }
 
+    /// Whether no question is open.
+    pub fn is_idle(&self) -> bool {
+        self.kinds.is_empty() && self.reviews.is_empty()
+    }
+
     /// Takes note that an answer has arrived, so that the question may be asked again.
     pub fn answered(&mut self, answer: &Answered) {
         match answer {

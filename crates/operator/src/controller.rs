@@ -18,7 +18,7 @@ use kollect_collect::{
 use kube::Client;
 use tokio::{
     sync::{Notify, mpsc},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,9 @@ use crate::{
 };
 
 /// How long to gather changes before a pass. A burst of changes is one pass, and steady change
-/// cannot put a pass off for longer than this.
+/// cannot put a pass off for longer than this. Nobody waits for it who has nothing to gather: when
+/// the last open question is answered, or a watch has news after a quiet time, the pass begins at
+/// once.
 const GATHER: Duration = Duration::from_millis(50);
 /// How often kinds that are missing are asked for again, beside the events of CRDs.
 const REDISCOVER: Duration = Duration::from_mins(1);
@@ -77,6 +79,7 @@ pub struct Controller {
     definitions: BTreeMap<String, String>,
     news: Arc<Notify>,
     observed: Arc<Observed>,
+    passed_at: Instant,
     review_at: Instant,
     review_interval: Duration,
     rediscover_at: Instant,
@@ -119,6 +122,7 @@ impl Controller {
             definitions: BTreeMap::new(),
             news,
             observed,
+            passed_at: now,
             review_at: now + settings.review_interval,
             review_interval: settings.review_interval,
             rediscover_at: now + REDISCOVER,
@@ -149,7 +153,7 @@ impl Controller {
     pub async fn run(mut self, stop: &CancellationToken) {
         if self.listed(stop).await {
             while !stop.is_cancelled() {
-                let wake = self.pass().await;
+                let wake = self.pass();
                 self.wait(stop, wake).await;
             }
         }
@@ -179,7 +183,7 @@ impl Controller {
     }
 
     /// One pass: plan, follow, ask, tell. Returns when to look again, if not before.
-    async fn pass(&mut self) -> Instant {
+    fn pass(&mut self) -> Instant {
         let begun = self.observed.passes.begin();
         self.configuration.fill(&mut self.world);
         self.note_definitions();
@@ -188,30 +192,41 @@ impl Controller {
         self.ask(&plan);
         let targets = self
             .targets
-            .update(&self.configuration, &self.engine, &plan)
-            .await;
+            .update(&self.configuration, &self.engine, &plan);
         self.observed.passes.end(begun, &plan);
+        self.passed_at = Instant::now();
         let timers = self.review_at.min(self.rediscover_at);
         targets.map_or(timers, |at| at.min(timers))
     }
 
+    /// Waits until there is a reason for another pass, and for what else may come with it.
     async fn wait(&mut self, stop: &CancellationToken, wake: Instant) {
-        tokio::select! {
+        let mut until = tokio::select! {
             () = stop.cancelled() => return,
-            () = self.configured.notified() => {}
-            () = self.news.notified() => {}
-            answer = self.answers.recv() => if let Some(answer) = answer { self.learn(answer) },
-            () = sleep_until(wake) => {}
+            () = self.configured.notified() => Instant::now() + GATHER,
+            () = self.news.notified() => self.passed_at + GATHER,
+            () = self.targets.written() => self.passed_at + GATHER,
+            Some(answer) = self.answers.recv() => self.learn(answer),
+            () = sleep_until(wake) => Instant::now(),
+        };
+        while Instant::now() < until {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Some(answer) = self.answers.recv() => until = until.min(self.learn(answer)),
+                () = sleep_until(until) => {}
+            }
         }
-        sleep(GATHER).await;
         while let Ok(answer) = self.answers.try_recv() {
             self.learn(answer);
         }
+        let failures = self.targets.take_failures();
+        self.observed.passes.writes_failed(&failures);
         self.engine.store().take_signals();
         self.engine.tidy();
     }
 
-    fn learn(&mut self, answer: Answered) {
+    /// Takes an answer. Returns until when others may be waited for.
+    fn learn(&mut self, answer: Answered) -> Instant {
         self.asking.answered(&answer);
         match answer {
             Answered::Kind(gvk, fact) => {
@@ -227,6 +242,12 @@ impl Controller {
             Answered::Access(review, permission) => {
                 self.world.access.set(review, permission);
             }
+        }
+        let now = Instant::now();
+        if self.asking.is_idle() {
+            now
+        } else {
+            now + GATHER
         }
     }
 

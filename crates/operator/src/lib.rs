@@ -28,3 +28,4 @@ pub mod table;
 pub mod target_status;
 pub mod targets;
 pub mod writer;
+pub mod writes;

@@ -1,27 +1,33 @@
 //! Keeps finalizers and statuses of targets in step with their collection.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+    time::Duration,
+};
 
-use futures::{StreamExt as _, stream};
+use futures::future::join_all;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kollect_api::{KollectClusterTarget, KollectTarget, meta, target::TargetStatus};
 use kollect_collect::{
     engine::Engine,
+    gates::Version,
     plan::{Plan, TargetKey, TargetPlan, TargetState},
 };
+use kollect_inventory::Owner;
 use kube::Client;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     configuration::Configuration,
     sinks_behind::sinks_behind,
     target_status::{self, TargetFacts, Trouble},
     writer::{self, ApiOf},
+    writes::{DEADLINE, WriteError, Writes, in_time},
 };
 
-/// How many objects are written at the same time.
-const PARALLEL: usize = 8;
 /// How long to wait after a write that failed for an unknown reason.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -81,28 +87,60 @@ impl Target for KollectClusterTarget {
     }
 }
 
-/// What was written last, until the watch shows it.
-#[derive(Debug, Clone)]
+/// What is remembered of the writes of one target.
+#[derive(Debug, Clone, Default)]
+struct Record {
+    /// The version that our last write made. Until the watch shows it, what was written is better
+    /// known than what is shown.
+    version: Version,
+    /// The status that was written last, and when.
+    status: Option<(TargetStatus, Instant)>,
+    hold: Option<Hold>,
+}
+
+/// Why a target is not written for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hold {
+    /// Somebody else was faster, or the object is gone: the next version brings the next try.
+    Outdated(Option<String>),
+    /// The write failed for a reason that is not known to pass.
+    Until(Instant),
+}
+
+/// What there is to write about one target.
+#[derive(Debug, Default)]
+struct Work {
+    finalizers: Option<Finalizer>,
+    /// The status and the one it follows.
+    status: Option<(TargetStatus, TargetStatus)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finalizer {
+    Add,
+    Remove,
+}
+
+/// How a write ended.
+#[derive(Debug)]
 struct Written {
     /// The version of the object that the write was based on.
     base: Option<String>,
-    status: TargetStatus,
-    at: Instant,
+    /// The version after what succeeded.
+    version: Version,
+    status: Option<TargetStatus>,
+    error: Option<WriteError>,
 }
 
 /// Writes finalizers, statuses and events of targets.
 pub struct Targets {
     client: Client,
     count_resync: Duration,
-    written: BTreeMap<TargetKey, Written>,
-    retry_at: Option<Instant>,
-}
-
-/// One object to write.
-struct Job<K> {
-    target: Arc<K>,
-    before: TargetStatus,
-    after: TargetStatus,
+    records: BTreeMap<TargetKey, Record>,
+    writes: Writes<TargetKey, Written>,
+    /// Targets that had to be passed over because they were being written.
+    passed_over: BTreeSet<TargetKey>,
+    failures: BTreeMap<Owner, u64>,
 }
 
 impl Targets {
@@ -111,153 +149,236 @@ impl Targets {
         Self {
             client,
             count_resync,
-            written: BTreeMap::new(),
-            retry_at: None,
+            records: BTreeMap::new(),
+            writes: Writes::default(),
+            passed_over: BTreeSet::new(),
+            failures: BTreeMap::new(),
         }
     }
 
-    /// Brings all targets up to date. Returns when to look again, if not before.
-    pub async fn update(
+    /// Begins to bring all targets up to date. Returns when to look again, if not before.
+    pub fn update(
         &mut self,
         configuration: &Configuration,
         engine: &Engine,
         plan: &Plan,
     ) -> Option<Instant> {
-        self.retry_at = None;
         let inventories = configuration.inventories.all();
         let probes = configuration.probes();
         let sinks = |namespace: &str| {
             sinks_behind(namespace, inventories.iter().map(AsRef::as_ref), &probes)
         };
-        let mut next = None;
         let targets = configuration.targets.all();
-        next = earliest(
-            next,
-            self.update_kind(targets, engine, plan, Some(&sinks)).await,
-        );
-        let targets = configuration.cluster_targets.all();
-        next = earliest(next, self.update_kind(targets, engine, plan, None).await);
-        self.written.retain(|key, _| plan.target(key).is_some());
-        earliest(next, self.retry_at)
+        let cluster_targets = configuration.cluster_targets.all();
+        let known: BTreeSet<TargetKey> = targets
+            .iter()
+            .map(|target| target.key())
+            .chain(cluster_targets.iter().map(|target| target.key()))
+            .collect();
+        self.records.retain(|key, _| known.contains(key));
+        earliest(
+            self.update_kind(targets, engine, plan, Some(&sinks)),
+            self.update_kind(cluster_targets, engine, plan, None),
+        )
     }
 
-    async fn update_kind<K: Target>(
+    /// Waits until a write has ended and there is something to do about it. May be given up at any
+    /// time.
+    pub async fn written(&mut self) {
+        loop {
+            let (key, written) = self.writes.next().await;
+            let failed = self.note(&key, written);
+            if self.passed_over.remove(&key) || failed {
+                return;
+            }
+        }
+    }
+
+    /// How many writes have failed since this was last asked, by kind of target.
+    pub fn take_failures(&mut self) -> BTreeMap<Owner, u64> {
+        std::mem::take(&mut self.failures)
+    }
+
+    fn update_kind<K: Target>(
         &mut self,
         targets: Vec<Arc<K>>,
         engine: &Engine,
         plan: &Plan,
-        sinks: Option<&(dyn Fn(&str) -> target_status::Sinks + Sync)>,
+        sinks: Option<&dyn Fn(&str) -> target_status::Sinks>,
     ) -> Option<Instant> {
         let now = Time(Timestamp::now());
         let moment = Instant::now();
         let mut next = None;
-        let mut jobs = Vec::new();
         for target in targets {
-            if target.meta().deletion_timestamp.is_some() {
-                // Its rows left the store with the plan that no longer has it.
-                if writer::has_finalizer(&*target, K::FINALIZER) {
-                    self.note(
-                        writer::remove_finalizer(&self.client, &*target, K::FINALIZER).await,
-                        &*target,
-                    );
-                }
-                continue;
-            }
-            if !writer::has_finalizer(&*target, K::FINALIZER) {
-                self.note(
-                    writer::add_finalizer(&self.client, &*target, K::FINALIZER).await,
-                    &*target,
-                );
-                // The watch brings the object back with its finalizer; the status follows then.
-                continue;
-            }
             let key = target.key();
-            let Some(target_plan) = plan.target(&key) else {
-                continue;
-            };
-            let namespace = target.meta().namespace.as_deref().unwrap_or_default();
-            let facts = facts(
-                &*target,
-                target_plan,
-                engine,
-                sinks.map(|sinks| sinks(namespace)),
-            );
-            let (before, since) = self.before(&*target, &key);
-            let after = target_status::status(&before, &facts, &now);
-            if after == before && target.status().is_some() {
+            if self.writes.is_under_way(&key) {
+                self.passed_over.insert(key);
                 continue;
             }
-            let due = since.map(|since| since + self.count_resync);
-            if target.status().is_some() && only_numbers_differ(&before, &after) {
-                // A count that moves all the time is not worth a write each time.
-                if let Some(due) = due.filter(|due| *due > moment) {
-                    next = earliest(next, Some(due));
+            let record = self.records.entry(key.clone()).or_default();
+            match &record.hold {
+                Some(Hold::Until(until)) if *until > moment => {
+                    next = earliest(next, Some(*until));
                     continue;
                 }
+                Some(Hold::Outdated(version)) if *version == target.meta().resource_version => {
+                    continue;
+                }
+                _ => record.hold = None,
             }
-            jobs.push(Job {
-                target,
-                before,
-                after,
-            });
+            let mut work = Work {
+                finalizers: record.finalizers(&*target),
+                status: None,
+            };
+            let target_plan = plan.target(&key);
+            if let Some(target_plan) = target_plan.filter(|_| !is_deleted(&*target)) {
+                let namespace = target.meta().namespace.as_deref().unwrap_or_default();
+                let sinks = sinks.map(|sinks| sinks(namespace));
+                let facts = facts(&*target, target_plan, engine, sinks);
+                let before = record.status(&*target);
+                let after = target_status::status(&before, &facts, &now);
+                let due = record.due(&before, &after, self.count_resync);
+                match due.filter(|due| *due > moment) {
+                    // A count that moves all the time is not worth a write each time.
+                    Some(due) => next = earliest(next, Some(due)),
+                    None if after == before => {}
+                    None => work.status = Some((before, after)),
+                }
+            }
+            if work.finalizers.is_some() || work.status.is_some() {
+                let write = write(self.client.clone(), target, work);
+                self.writes.begin(key, write);
+            }
         }
-        self.write(jobs).await;
         next
     }
 
-    async fn write<K: Target>(&mut self, jobs: Vec<Job<K>>) {
-        let client = &self.client;
-        let results: Vec<_> = stream::iter(jobs)
-            .map(|job| async move {
-                let result = writer::write_status(client, &*job.target, &job.after).await;
-                if result.is_ok() {
-                    for condition in target_status::transitions(&job.before, &job.after) {
-                        let now = Timestamp::now();
-                        let event = writer::event(&*job.target, condition, K::COMPONENT, now);
-                        writer::send(client, &event).await;
-                    }
-                }
-                (job, result)
-            })
-            .buffer_unordered(PARALLEL)
-            .collect()
-            .await;
-        for (job, result) in results {
-            if result.is_ok() {
-                let written = Written {
-                    base: job.target.meta().resource_version.clone(),
-                    status: job.after,
-                    at: Instant::now(),
+    /// Takes note of how a write ended. Returns whether it failed.
+    fn note(&mut self, key: &TargetKey, written: Option<Written>) -> bool {
+        let error = match written {
+            Some(written) => {
+                let Some(record) = self.records.get_mut(key) else {
+                    // Gone in the meantime.
+                    return false;
                 };
-                self.written.insert(job.target.key(), written);
+                if written.version.is_after(record.version) {
+                    record.version = written.version;
+                }
+                if let Some(status) = written.status {
+                    record.status = Some((status, Instant::now()));
+                }
+                match written.error {
+                    None => return false,
+                    Some(WriteError::Refused(error)) if writer::is_outdated(&error) => {
+                        record.hold = Some(Hold::Outdated(written.base));
+                        return true;
+                    }
+                    Some(error) => error.to_string(),
+                }
             }
-            self.note(result, &*job.target);
+            None => "the write panicked".to_owned(),
+        };
+        tracing::warn!(target = %key, error, "cannot write; trying again");
+        *self.failures.entry(key.owner).or_default() += 1;
+        if let Some(record) = self.records.get_mut(key) {
+            record.hold = Some(Hold::Until(Instant::now() + RETRY));
+        }
+        true
+    }
+}
+
+impl Record {
+    /// Whether the watch is behind our own writes.
+    fn is_ahead_of<K: Target>(&self, target: &K) -> bool {
+        let shown = target.meta().resource_version.as_deref();
+        Version::parse(shown.unwrap_or_default()).is_before(self.version)
+    }
+
+    /// What is to be done about our finalizer.
+    fn finalizers<K: Target>(&self, target: &K) -> Option<Finalizer> {
+        if self.is_ahead_of(target) {
+            return None;
+        }
+        match (
+            is_deleted(target),
+            writer::has_finalizer(target, K::FINALIZER),
+        ) {
+            (false, false) => Some(Finalizer::Add),
+            // Its rows left the store with the plan that no longer has it.
+            (true, true) => Some(Finalizer::Remove),
+            _ => None,
         }
     }
 
     /// The status as far as it is known: what was written last, or what the watch shows.
-    fn before<K: Target>(&self, target: &K, key: &TargetKey) -> (TargetStatus, Option<Instant>) {
-        let shown = target.status().cloned().unwrap_or_default();
-        match self.written.get(key) {
-            Some(written) if written.base == target.meta().resource_version => {
-                (written.status.clone(), Some(written.at))
-            }
-            Some(written) => (shown, Some(written.at)),
-            None => (shown, None),
+    fn status<K: Target>(&self, target: &K) -> TargetStatus {
+        match &self.status {
+            Some((status, _)) if self.is_ahead_of(target) => status.clone(),
+            _ => target.status().cloned().unwrap_or_default(),
         }
     }
 
-    fn note<K: Target>(&mut self, result: kube::Result<()>, target: &K) {
-        match result {
-            Ok(()) => {}
-            // The next version of the object brings the next try.
-            Err(error) if writer::is_outdated(&error) => {}
-            Err(error) => {
-                tracing::warn!(target = %target.key(), %error, "cannot write; trying again");
-                self.retry_at = earliest(self.retry_at, Some(Instant::now() + RETRY));
-            }
-        }
+    /// When a new status may be written, if it can wait.
+    fn due(
+        &self,
+        before: &TargetStatus,
+        after: &TargetStatus,
+        patience: Duration,
+    ) -> Option<Instant> {
+        let (_, at) = self.status.as_ref()?;
+        (before != after && only_numbers_differ(before, after)).then(|| *at + patience)
     }
+}
+
+fn is_deleted<K: Target>(target: &K) -> bool {
+    target.meta().deletion_timestamp.is_some()
+}
+
+/// Writes what there is to write, and sends the events that belong to it.
+async fn write<K: Target>(client: Client, target: Arc<K>, work: Work) -> Written {
+    let mut written = Written {
+        base: target.meta().resource_version.clone(),
+        version: Version::UNKNOWN,
+        status: None,
+        error: None,
+    };
+    let result = write_in_order(&client, &*target, work, &mut written).await;
+    written.error = result.err();
+    written
+}
+
+async fn write_in_order<K: Target>(
+    client: &Client,
+    target: &K,
+    work: Work,
+    written: &mut Written,
+) -> Result<(), WriteError> {
+    let version = |object: &K| {
+        let version = object.meta().resource_version.as_deref();
+        Version::parse(version.unwrap_or_default())
+    };
+    if let Some(finalizer) = work.finalizers {
+        let result = match finalizer {
+            Finalizer::Add => in_time(writer::add_finalizer(client, target, K::FINALIZER)).await,
+            Finalizer::Remove => {
+                in_time(writer::remove_finalizer(client, target, K::FINALIZER)).await
+            }
+        };
+        written.version = version(&result?);
+    }
+    if let Some((before, after)) = work.status {
+        let object = in_time(writer::write_status(client, target, &after)).await?;
+        written.version = version(&object);
+        let now = Timestamp::now();
+        let events: Vec<_> = target_status::transitions(&before, &after)
+            .map(|condition| writer::event(target, condition, K::COMPONENT, now))
+            .collect();
+        written.status = Some(after);
+        let sent = events.iter().map(|event| writer::send(client, event));
+        // Events are a courtesy; they may not hold up the next status.
+        let _ = timeout(DEADLINE, join_all(sent)).await;
+    }
+    Ok(())
 }
 
 fn facts<K: Target>(

@@ -58,8 +58,9 @@ where
     Api::namespaced(client.clone(), namespace.unwrap_or_default())
 }
 
-/// Replaces the status of an object, provided that nobody changed the object since it was read.
-pub async fn write_status<K, S>(client: &Client, object: &K, status: &S) -> kube::Result<()>
+/// Replaces the status of an object, provided that it is still the same object. Returns the object
+/// as it is then.
+pub async fn write_status<K, S>(client: &Client, object: &K, status: &S) -> kube::Result<K>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
     S: Serialize + Debug,
@@ -88,11 +89,10 @@ where
     K::api(client, meta.namespace.as_deref())
         .patch_status(name, &PatchParams::default(), &patch)
         .await
-        .map(|_| ())
 }
 
 /// Adds our finalizer, if it is not there.
-pub async fn add_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> kube::Result<()>
+pub async fn add_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> kube::Result<K>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
 {
@@ -102,7 +102,7 @@ where
 }
 
 /// Removes our finalizer, so that the object can go.
-pub async fn remove_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> kube::Result<()>
+pub async fn remove_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> kube::Result<K>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
 {
@@ -111,7 +111,7 @@ where
     write_finalizers(client, object, &finalizers).await
 }
 
-async fn write_finalizers<K>(client: &Client, object: &K, finalizers: &[String]) -> kube::Result<()>
+async fn write_finalizers<K>(client: &Client, object: &K, finalizers: &[String]) -> kube::Result<K>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
 {
@@ -127,7 +127,6 @@ where
             &Patch::Merge(&patch),
         )
         .await
-        .map(|_| ())
 }
 
 /// Whether our finalizer is on the object.

@@ -38,7 +38,8 @@ struct Running {
     streamed: bool,
     /// The page to ask for.
     token: Option<String>,
-    /// All in one page, because the pages of a listing before expired under way.
+    /// All in one answer, because the listing before was too slow in pages: they expired under way,
+    /// or the changes since its first page did.
     whole: bool,
 }
 
@@ -106,8 +107,9 @@ impl Course {
                 version: version.clone(),
             };
         }
-        let preferred = streaming && self.settings.listing == Listing::Streamed;
-        if preferred && !self.listing.whole && self.unfinished < STREAMED_TRIES {
+        // A stream has no gap between its objects and the changes that follow.
+        let preferred = self.settings.listing == Listing::Streamed || self.listing.whole;
+        if preferred && streaming && self.unfinished < STREAMED_TRIES {
             self.listing.streamed = true;
             return Step::StreamedListing;
         }
@@ -182,7 +184,9 @@ impl Course {
     fn refused(&mut self, refusal: &Refusal, random: f64) -> Reaction {
         let kind = refusal.kind();
         if kind == Kind::Invalid && self.listing.streamed {
+            let whole = self.listing.whole;
             self.restart(Cause::Unfinished);
+            self.listing.whole = whole;
             return Reaction {
                 streaming_refused: true,
                 ..Reaction::default()
@@ -226,8 +230,8 @@ impl Course {
     fn expired(&mut self, message: String, random: f64) -> Reaction {
         let mid_listing = self.listing.token.is_some();
         self.restart(Cause::Expired);
-        self.listing.whole = mid_listing;
         self.expiries += 1;
+        self.listing.whole = mid_listing || self.expiries > 1;
         self.failures += 1;
         let wait = match self.expiries {
             0 | 1 => Duration::ZERO,

@@ -3,14 +3,14 @@ use super::*;
 const RANDOM: f64 = 1.0;
 
 fn streamed() -> Course {
-    Course::new(Settings::default())
+    Course::new(Settings {
+        listing: Listing::Streamed,
+        ..Settings::default()
+    })
 }
 
 fn paged() -> Course {
-    Course::new(Settings {
-        listing: Listing::Paged,
-        ..Settings::default()
-    })
+    Course::new(Settings::default())
 }
 
 /// A source that finished its listing at version 10.
@@ -268,26 +268,56 @@ fn a_first_page_that_breaks_off_begins_a_new_listing() {
 }
 
 #[test]
-fn expired_pages_are_read_again_as_one() {
+fn expired_pages_are_read_again_as_a_stream() {
     let mut course = paged();
     course.next(true);
     course.listing_arrives();
     course.page_follows("p2".to_owned());
     let reaction = course.after(refused(410), false, RANDOM);
     assert_eq!(told(&reaction), Some((Class::Expired, 0)));
-    assert_eq!(course.next(true), page(None, None));
+    assert_eq!(course.next(true), Step::StreamedListing);
+    let reaction = course.after(refused(400), false, RANDOM);
+    assert!(reaction.streaming_refused);
+    assert_eq!(course.next(false), page(None, None), "there are no streams");
+}
+
+#[test]
+fn a_list_that_takes_longer_than_history_lasts_is_streamed() {
+    let mut course = paged();
+    for expected in [page(Some(500), None), Step::StreamedListing] {
+        course.listing_arrives();
+        course.listing_finished("10".to_owned());
+        course.after(refused(410), false, RANDOM);
+        assert_eq!(course.next(true), expected);
+    }
+    course.listing_arrives();
+    course.listing_finished("20".to_owned());
+    course.reached("21".to_owned());
+    course.after(refused(410), true, RANDOM);
+    assert_eq!(course.next(true), page(Some(500), None), "history lasted");
+}
+
+#[test]
+fn expired_pages_are_read_again_as_one_where_nothing_streams() {
+    let mut course = paged();
+    course.next(false);
+    course.listing_arrives();
+    course.page_follows("p2".to_owned());
+    course.after(refused(410), false, RANDOM);
+    assert_eq!(course.next(false), page(None, None));
     assert_eq!(course.listing_arrives(), Some(Cause::Expired));
     course.after(broken(), false, RANDOM);
     assert_eq!(
-        course.next(true),
+        course.next(false),
         page(None, None),
         "a break does not bring the pages back"
     );
     assert_eq!(course.listing_arrives(), Some(Cause::Unfinished));
     course.listing_finished("30".to_owned());
+    course.reached("31".to_owned());
     course.after(refused(410), true, RANDOM);
     assert_eq!(
-        course.next(true),
+        course.next(false),
         page(Some(500), None),
         "the next listing is paged again"
     );

@@ -147,6 +147,14 @@ fn listing(names: &[&str], version: u32) -> String {
     objects + &end_of_listing(version)
 }
 
+/// Everything in one stream, so that one reply says it all.
+fn streamed() -> Settings {
+    Settings {
+        listing: Listing::Streamed,
+        ..hasty()
+    }
+}
+
 fn held(mirror: &Mirror) -> Vec<String> {
     mirror.objects().into_keys().collect()
 }
@@ -160,7 +168,7 @@ async fn garbage_in_a_stream_leads_to_a_new_listing() -> Result<()> {
     ])
     .await?;
     let mirror = Mirror::new();
-    let source = odd.watch(&mirror, hasty());
+    let source = odd.watch(&mirror, streamed());
     mirror
         .until("two listings", |mirror| mirror.finished_listings() == 2)
         .await;
@@ -176,7 +184,7 @@ async fn a_line_that_is_cut_off_is_asked_for_again() -> Result<()> {
     let cut = listing(&["a"], 5) + &added("b", 6) + &half[..half.len() / 2];
     let odd = Odd::new(vec![Reply::closing(cut), Reply::hanging(added("c", 7))]).await?;
     let mirror = Mirror::new();
-    let source = odd.watch(&mirror, hasty());
+    let source = odd.watch(&mirror, streamed());
     mirror
         .until("all three", |mirror| held(mirror) == ["a", "b", "c"])
         .await;
@@ -205,7 +213,7 @@ async fn a_server_that_does_not_end_its_listing_is_asked_for_pages() -> Result<(
     let mirror = Mirror::new();
     let settings = Settings {
         answer: Duration::from_millis(200),
-        ..hasty()
+        ..streamed()
     };
     let source = odd.watch(&mirror, settings);
     mirror.until_listed().await;
@@ -261,7 +269,7 @@ async fn the_consumer_hears_when_an_interruption_is_over() -> Result<()> {
     .await?;
     let mirror = Mirror::new();
     let began = std::time::Instant::now();
-    let _source = odd.watch(&mirror, hasty());
+    let _source = odd.watch(&mirror, streamed());
     mirror
         .until("the end of it", |mirror| {
             mirror.steps().contains(&Step::Resumed)
@@ -289,7 +297,7 @@ async fn the_consumer_hears_when_an_interruption_is_over() -> Result<()> {
 async fn a_server_that_hangs_up_at_once_is_not_hammered() -> Result<()> {
     let odd = Odd::new(vec![Reply::closing(listing(&["a"], 5)), Reply::closing("")]).await?;
     let mirror = Mirror::new();
-    let _source = odd.watch(&mirror, hasty());
+    let _source = odd.watch(&mirror, streamed());
     mirror.until_interrupted(Class::Unavailable).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let asked = odd.requests().len();

@@ -35,7 +35,7 @@ pub(super) const BOUNDS: [Duration; 11] = {
 pub enum Outcome {
     /// Everything could be decided.
     Success,
-    /// Something could not be read, so that a target is left as it was.
+    /// Something could not be read or written, so that a target is left as it was.
     Failure,
 }
 
@@ -151,6 +151,14 @@ impl Passes {
         self.record().note(plan);
         self.durations.observe(begun.elapsed());
         self.under_way.store(false, Ordering::Relaxed);
+    }
+
+    /// Writes of what a pass found failed.
+    pub fn writes_failed(&self, failures: &BTreeMap<Owner, u64>) {
+        let counts = &mut self.record().counts;
+        for (owner, failed) in failures {
+            *counts.passes.entry((*owner, Outcome::Failure)).or_default() += failed;
+        }
     }
 
     /// Whether a pass is under way.
