@@ -6,3 +6,4 @@
 mod operator;
 mod scenarios;
 mod stage;
+mod writes;

@@ -1,6 +1,6 @@
 //! The control loop, run inside the test so that its store can be looked at.
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
 
 use anyhow::{Result, ensure};
 use kollect_collect::{
@@ -9,7 +9,10 @@ use kollect_collect::{
     store::Store,
 };
 use kollect_inventory::AttributesBuffer;
-use kollect_operator::controller::{Controller, Settings};
+use kollect_operator::{
+    controller::{Controller, Settings},
+    metrics::Observed,
+};
 use kollect_testkit::{Cluster, cluster::User, wait::eventually};
 use kube::Client;
 use serde_json::Value;
@@ -21,6 +24,7 @@ use crate::stage::Scene;
 /// A running operator. Dropping it stops it in order.
 pub(crate) struct Operator {
     pub(crate) store: Store,
+    pub(crate) observed: Arc<Observed>,
     stop: CancellationToken,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -52,13 +56,15 @@ impl Operator {
                 config.default_retry = false;
                 let client = Client::try_from(config).expect("a client");
                 let controller = Controller::new(&client, settings, &token);
-                sender.send(controller.store().clone()).ok();
+                let observed = Arc::clone(controller.observed());
+                sender.send((controller.store().clone(), observed)).ok();
                 controller.run(&token).await;
             });
         });
-        let store = receiver.blocking_recv()?;
+        let (store, observed) = receiver.blocking_recv()?;
         Ok(Self {
             store,
+            observed,
             stop,
             thread: Some(thread),
         })

@@ -1,0 +1,117 @@
+//! What happens when statuses cannot be written.
+
+use std::{
+    net::TcpListener,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, ensure};
+use kollect_inventory::Owner;
+use kollect_operator::{metrics::passes::Outcome, writes::DEADLINE};
+use kollect_testkit::{Cluster, wait::eventually};
+use serde_json::json;
+
+use crate::{
+    operator::Operator,
+    stage::{Scene, stage},
+};
+
+/// Makes the API server hang whenever the status of a target of one namespace is written, until
+/// dropped.
+struct Hang<'c> {
+    cluster: &'c Cluster,
+    begun: mpsc::Receiver<Instant>,
+}
+
+impl<'c> Hang<'c> {
+    fn in_namespace(cluster: &'c Cluster, namespace: &str) -> Result<Self> {
+        // Takes connections and says nothing, so that a call of it lasts as long as it may.
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        let (sender, begun) = mpsc::channel();
+        thread::spawn(move || {
+            let mut held = Vec::new();
+            while let Ok((connection, _)) = listener.accept() {
+                held.push(connection);
+                if sender.send(Instant::now()).is_err() {
+                    return;
+                }
+            }
+        });
+        let webhook = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "hang"},
+            "webhooks": [{
+                "name": "hang.example.test",
+                "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
+                "rules": [{
+                    "apiGroups": ["kollect.dev"], "apiVersions": ["v1alpha1"],
+                    "operations": ["UPDATE"], "resources": ["kollecttargets/status"],
+                }],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "timeoutSeconds": 30, "failurePolicy": "Fail",
+                "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            }],
+        });
+        cluster.apply(&webhook.to_string())?;
+        Ok(Self { cluster, begun })
+    }
+}
+
+impl Drop for Hang<'_> {
+    fn drop(&mut self) {
+        let hang = ["delete", "validatingwebhookconfiguration", "hang"];
+        let deleted = self.cluster.kubectl(&hang);
+        assert!(deleted.is_ok() || thread::panicking(), "{deleted:?}");
+    }
+}
+
+#[test]
+fn a_status_write_that_hangs_holds_up_nothing_and_is_counted() -> Result<()> {
+    let plane = stage();
+    let slow = Scene::new(plane.cluster(), "slow")?;
+    let other = Scene::new(plane.cluster(), "other")?;
+    for scene in [&slow, &other] {
+        scene.profile(&json!([{"name": "value", "path": "$.data.value"}]))?;
+        scene.maps(&scene.namespace, 0..3, "a")?;
+    }
+    let hang = Hang::in_namespace(plane.cluster(), &slow.namespace)?;
+    let operator = Operator::start(plane.cluster())?;
+    let target = json!({"includedNamespaces": [slow.namespace]});
+    slow.target(target.clone())?;
+    // The API server learns of webhooks with some delay; every write before that goes through.
+    let begun = eventually("a status write that hangs", || {
+        let begun = hang.begun.recv_timeout(Duration::from_millis(500));
+        if begun.is_err() {
+            let suspended = json!({"includedNamespaces": [slow.namespace], "suspend": true});
+            slow.target(suspended)?;
+            slow.target(target.clone())?;
+        }
+        Ok(begun?)
+    })?;
+    other.target(json!({"includedNamespaces": [other.namespace]}))?;
+    operator.expect_count(&other, 3)?;
+    operator.expect_count(&slow, 3)?;
+    eventually("a ready neighbour", || {
+        let (status, reason, _) = other.condition("Ready")?;
+        ensure!(status == "True", "{reason}");
+        Ok(())
+    })?;
+    assert!(begun.elapsed() < DEADLINE, "the write has ended by now");
+
+    eventually("a counted failure", || {
+        let counts = operator.observed.passes.counts();
+        let failed = counts.passes.get(&(Owner::Target, Outcome::Failure));
+        ensure!(failed >= Some(&1), "{counts:?}");
+        Ok(())
+    })?;
+    drop(hang);
+    eventually("a status after all", || {
+        let (status, reason, _) = slow.condition("Ready")?;
+        ensure!(status == "True", "{reason}");
+        Ok(())
+    })
+}
