@@ -17,6 +17,7 @@
 //! listing that follows it, not before.
 
 mod courier;
+mod feeds;
 mod lens;
 mod running;
 mod tally;
@@ -28,11 +29,12 @@ use kube::Client;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use self::courier::Courier;
+use self::courier::{Courier, Errand};
+use self::feeds::Feeds;
 use self::lens::Lens;
 use self::running::{Closing, Running};
 use self::tally::Ledger;
-use crate::plan::{Content, Plan, PlanDelta, Resource, TargetKey, Watch, WatchScope, World};
+use crate::plan::{Content, Plan, PlanDelta, Resource, Watch, WatchScope, World};
 use crate::store::{Limits, Store};
 use crate::watch::{Class, Counters, Interruption, Scope, Server, Source, Subject, View};
 
@@ -160,7 +162,13 @@ impl Engine {
     pub fn tidy(&mut self) {
         self.lists.retain(|list| !list.is_through());
         let running = &self.running;
-        self.closing.retain(|closing| !closing.is_replaced(running));
+        self.closing.retain(|closing| {
+            let replaced = closing.is_replaced(running);
+            if replaced {
+                closing.running.feeds.close();
+            }
+            !replaced
+        });
         let closing = self.closing.iter().map(|closing| &closing.running);
         let live = running.values().chain(closing).chain(&self.lists);
         let plan = &self.shared.current().plan;
@@ -263,8 +271,10 @@ impl Engine {
                 .resource(&watch.resource)
                 .map(|resource| resource.watches.iter().cloned().collect())
                 .unwrap_or_default();
-            // Without a successor nothing waits: the handle's drop ends the watch.
-            if !replaced_by.is_empty() {
+            if replaced_by.is_empty() {
+                // Without a successor nothing waits: the handle's drop ends the watch.
+                running.feeds.close();
+            } else {
                 self.closing.push(Closing {
                     running,
                     replaced_by,
@@ -276,8 +286,13 @@ impl Engine {
                 // Looking through a new lens lists everything again.
                 Some(running) => running.show(view),
                 None => {
-                    let scope = watch.scope.clone();
-                    let running = self.start(&watch, scope, None, view);
+                    let errand = Errand {
+                        scope: watch.scope.clone(),
+                        only: None,
+                        replaces: self.older(&watch.resource),
+                        watch: watch.clone(),
+                    };
+                    let running = self.start(errand, view);
                     self.running.insert(watch, running);
                 }
             }
@@ -299,37 +314,51 @@ impl Engine {
             if fresh.contains(watch) {
                 continue;
             }
-            let (watch, view) = (watch.clone(), running.view.clone());
-            let list = self.start(&watch, scope.clone(), Some(targets.clone()), view);
+            let errand = Errand {
+                watch: watch.clone(),
+                scope: scope.clone(),
+                only: Some(targets.clone()),
+                replaces: Vec::new(),
+            };
+            let view = running.view.clone();
+            let list = self.start(errand, view);
             self.lists.push(list);
         }
     }
 
-    fn start(
-        &mut self,
-        watch: &Watch,
-        scope: WatchScope,
-        only: Option<BTreeSet<TargetKey>>,
-        view: View<Lens>,
-    ) -> Running {
+    /// What runs for a resource and will be behind once a new watch has listed everything: watches
+    /// that are being replaced, and lists beside them. Watches of other namespaces are not older.
+    fn older(&self, resource: &Arc<Resource>) -> Vec<Arc<Feeds>> {
+        let closing = self.closing.iter().map(|closing| &closing.running);
+        let older = closing.chain(&self.lists);
+        let older = older.filter(|running| running.resource == *resource);
+        older.map(|running| Arc::clone(&running.feeds)).collect()
+    }
+
+    fn start(&mut self, errand: Errand, view: View<Lens>) -> Running {
+        let resource = Arc::clone(&errand.watch.resource);
         let subject = Subject {
             resource: Arc::clone(view.decoder.resource()),
-            scope: match &scope {
+            scope: match &errand.scope {
                 WatchScope::All => Scope::Cluster,
                 WatchScope::Namespace(name) => Scope::Namespace(name.to_string()),
             },
-            selector: watch.selector.as_deref().map(str::to_owned),
+            selector: errand.watch.selector.as_deref().map(str::to_owned),
             name: None,
         };
         let stop = self.stop.child_token();
-        let shared = Arc::clone(&self.shared);
-        let resource = Arc::clone(&watch.resource);
         let tally = self.ledger.tally(&resource);
-        let courier = Courier::new(shared, resource, scope, only, tally, stop.clone());
-        let progress = courier.progress();
+        let courier = Courier::new(Arc::clone(&self.shared), errand, tally, stop.clone());
+        let (progress, feeds) = (courier.progress(), courier.feeds());
         let source = Source::new(Arc::clone(&self.server), subject, view.clone());
         let handle = source.spawn(courier, &stop);
-        self.ledger.started(&watch.resource, handle.counters());
-        Running::new(handle, view, progress)
+        self.ledger.started(&resource, handle.counters());
+        Running {
+            resource,
+            handle,
+            view,
+            progress,
+            feeds,
+        }
     }
 }

@@ -4,29 +4,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use kollect_inventory::AttributesBuffer;
 use tokio_util::sync::CancellationToken;
 
+use super::feeds::Feeds;
 use super::lens::Seen;
 use super::running::Progress;
 use super::tally::ResourceTally;
 use super::{Current, Shared};
 use crate::gates::{ObjectView, PolicyFailures, Version};
-use crate::plan::{Epoch, Interest, Resource, ResourcePlan, TargetKey, WatchScope};
+use crate::plan::{Epoch, Interest, ResourcePlan, TargetKey, Watch, WatchScope};
 use crate::store::{Feed, Listing, ObjectKey, Outcome, Stamp};
 use crate::watch::{Consumer, Delivery, Identity, Interruption, Unreadable};
 
 /// The consumer of one watch, or of one list beside a watch.
 pub(super) struct Courier {
     shared: Arc<Shared>,
-    resource: Arc<Resource>,
-    scope: WatchScope,
-    /// A list beside a watch is for these targets and ends when it is through.
-    only: Option<BTreeSet<TargetKey>>,
+    errand: Errand,
     tally: Arc<ResourceTally>,
     stop: CancellationToken,
     progress: Arc<Progress>,
+    feeds: Arc<Feeds>,
     /// The plan as this courier last saw it, with what it looked up for it.
     route: Route,
     listings: HashMap<TargetKey, Listing>,
@@ -37,11 +36,28 @@ pub(super) struct Courier {
     buffer: AttributesBuffer,
 }
 
+/// What a courier is sent for.
+#[derive(Debug)]
+pub(super) struct Errand {
+    /// The watch it carries for, or beside which it lists.
+    pub(super) watch: Watch,
+    /// Where: all of the watch, or the part that is listed beside it.
+    pub(super) scope: WatchScope,
+    /// A list beside a watch is for these targets and ends when it is through.
+    pub(super) only: Option<BTreeSet<TargetKey>>,
+    /// What ran for the resource before. Once everything has been listed here it may be behind,
+    /// and is not listened to any more.
+    pub(super) replaces: Vec<Arc<Feeds>>,
+}
+
 /// What a courier looks up once per plan instead of once per object.
 #[derive(Default)]
 struct Route {
     current: Arc<Current>,
     plan: Option<Arc<ResourcePlan>>,
+    /// The targets whose objects this watch shows, if that is not all of them: a watch that is
+    /// being replaced may ask for other labels than the plan does now.
+    served: Option<HashSet<TargetKey>>,
     feeds: HashMap<TargetKey, Arc<Feed>>,
     lens: u64,
 }
@@ -49,20 +65,17 @@ struct Route {
 impl Courier {
     pub(super) fn new(
         shared: Arc<Shared>,
-        resource: Arc<Resource>,
-        scope: WatchScope,
-        only: Option<BTreeSet<TargetKey>>,
+        errand: Errand,
         tally: Arc<ResourceTally>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             shared,
-            resource,
-            scope,
-            only,
+            errand,
             tally,
             stop,
             progress: Arc::default(),
+            feeds: Arc::default(),
             route: Route::default(),
             listings: HashMap::new(),
             lens: 0,
@@ -75,18 +88,33 @@ impl Courier {
         Arc::clone(&self.progress)
     }
 
+    pub(super) fn feeds(&self) -> Arc<Feeds> {
+        Arc::clone(&self.feeds)
+    }
+
     /// Takes note of a new plan.
     fn look_up(&mut self) {
         let current = self.shared.current();
         if Arc::ptr_eq(&current, &self.route.current) {
             return;
         }
+        let watch = &self.errand.watch;
+        let plan = current.plan.resource(&watch.resource).cloned();
         self.route = Route {
-            plan: current.plan.resource(&self.resource).cloned(),
+            served: plan.as_deref().and_then(|plan| served(watch, plan)),
+            plan,
             feeds: HashMap::new(),
-            lens: current.lenses.get(&self.resource).copied().unwrap_or(0),
+            lens: current.lenses.get(&watch.resource).copied().unwrap_or(0),
             current,
         };
+    }
+
+    /// Whether this courier has anything to say about a target.
+    fn serves(&self, target: &TargetKey) -> bool {
+        let only = &self.errand.only;
+        let served = &self.route.served;
+        only.as_ref().is_none_or(|only| only.contains(target))
+            && served.as_ref().is_none_or(|served| served.contains(target))
     }
 
     fn begin_listing(&mut self) {
@@ -95,16 +123,13 @@ impl Courier {
         self.blind = false;
         self.listings.clear();
         let Some(plan) = &self.route.plan else { return };
-        for target in plan.targets_in(&self.scope) {
-            if self
-                .only
-                .as_ref()
-                .is_some_and(|only| !only.contains(&target.key))
-            {
+        let scope = &self.errand.scope;
+        for target in plan.targets_in(scope) {
+            if !self.serves(&target.key) {
                 continue;
             }
-            if let Some(feed) = self.shared.store.feed(&target.key) {
-                let listing = feed.begin_listing(self.scope.clone());
+            if let Some(feed) = self.feeds.give(&self.shared.store, &target.key) {
+                let listing = feed.begin_listing(scope.clone());
                 self.listings.insert(target.key.clone(), listing);
             }
         }
@@ -121,10 +146,13 @@ impl Courier {
         for (_, listing) in self.listings.drain() {
             listing.finish(version);
         }
+        for older in self.errand.replaces.drain(..) {
+            older.retire(&self.errand.scope);
+        }
         self.progress.listed(self.lens);
         self.progress.interrupt(None);
         self.shared.news.notify_one();
-        if self.only.is_some() {
+        if self.errand.only.is_some() {
             self.stop.cancel();
         }
     }
@@ -147,10 +175,13 @@ impl Courier {
             version: view.version(),
         };
         // A list beside a watch shows its targets what others have been shown already.
-        if self.only.is_none() {
+        if self.errand.only.is_none() {
             self.tally.mismatched(plan.uninterested(view.namespace()));
         }
         for interest in plan.interests(view.namespace()) {
+            if !self.serves(&interest.key) {
+                continue;
+            }
             let verdict = interest.decide(&view);
             if !verdict.collects() {
                 self.write(interest, &verdict.policy_failures, |way| {
@@ -187,6 +218,10 @@ impl Courier {
             return;
         };
         for interest in plan.interests(&identity.namespace) {
+            // To a watch an object is gone as well when it stops to match the labels asked for.
+            if !self.serves(&interest.key) {
+                continue;
+            }
             if let Some(feed) = self.feed(&interest.key) {
                 feed.delete(version, key(identity));
             }
@@ -204,6 +239,9 @@ impl Courier {
         };
         let message = unreadable.error.to_string();
         for interest in plan.interests(&identity.namespace) {
+            if !self.serves(&interest.key) {
+                continue;
+            }
             self.shared.tally.extraction_failed(interest.key.owner);
             self.write(interest, &PolicyFailures::default(), |way| {
                 way.fail(stamp, key(identity), &message)
@@ -218,18 +256,14 @@ impl Courier {
         failures: &PolicyFailures,
         write: impl Fn(&Way<'_>) -> Outcome,
     ) {
-        if let Some(listing) = self.listings.get(&interest.key) {
-            write(&Way::Listing(listing));
-        } else if self.only.is_some() {
-            // A list beside a watch concerns nobody else.
+        let Some(feed) = self.feed(&interest.key) else {
             return;
-        }
-        if let Some(feed) = self.feed(&interest.key) {
-            if !self.listings.contains_key(&interest.key) {
-                write(&Way::Feed(&feed));
-            }
-            feed.note_policy_failures(failures);
-        }
+        };
+        match self.listings.get(&interest.key) {
+            Some(listing) => write(&Way::Listing(listing)),
+            None => write(&Way::Feed(&feed)),
+        };
+        feed.note_policy_failures(failures);
     }
 
     fn interrupt(&self, interruption: Option<Interruption>) {
@@ -242,7 +276,7 @@ impl Courier {
         if let Some(feed) = self.route.feeds.get(target) {
             return Some(Arc::clone(feed));
         }
-        let feed = self.shared.store.feed(target)?;
+        let feed = self.feeds.give(&self.shared.store, target)?;
         self.route.feeds.insert(target.clone(), Arc::clone(&feed));
         Some(feed)
     }
@@ -286,6 +320,19 @@ impl Way<'_> {
     }
 }
 
+/// The targets of a plan that a watch of an older plan still serves; nothing for a watch of this
+/// plan, which serves them all.
+fn served(watch: &Watch, plan: &ResourcePlan) -> Option<HashSet<TargetKey>> {
+    if plan.watches.contains(watch) {
+        return None;
+    }
+    let targets = plan.targets_in(&watch.scope).filter(|target| {
+        let collection = target.collection();
+        collection.is_some_and(|collection| watch.serves(collection))
+    });
+    Some(targets.map(|target| target.key.clone()).collect())
+}
+
 fn key(identity: &Identity) -> ObjectKey<'_> {
     ObjectKey {
         namespace: &identity.namespace,
@@ -318,3 +365,7 @@ impl Consumer<Seen> for Courier {
         self.shared.tally.dispatch.observe(begun.elapsed());
     }
 }
+
+#[cfg(test)]
+#[path = "courier_tests.rs"]
+mod tests;

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kollect_expr::ReadSet;
 
 use super::WatchState;
+use super::feeds::Feeds;
 use super::lens::Lens;
-use crate::plan::Watch;
+use crate::plan::{Resource, Watch};
 use crate::watch::{Handle, Interruption, View};
 
 /// What a courier tells of its watch.
@@ -39,20 +40,14 @@ impl Progress {
 
 /// A watch that runs.
 pub(super) struct Running {
+    pub(super) resource: Arc<Resource>,
     pub(super) handle: Handle<Lens>,
     pub(super) view: View<Lens>,
-    progress: Arc<Progress>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) feeds: Arc<Feeds>,
 }
 
 impl Running {
-    pub(super) fn new(handle: Handle<Lens>, view: View<Lens>, progress: Arc<Progress>) -> Self {
-        Self {
-            handle,
-            view,
-            progress,
-        }
-    }
-
     /// Whether everything in `reads` is visible.
     pub(super) fn shows(&self, reads: &ReadSet) -> bool {
         self.view.decoder.shows(reads)

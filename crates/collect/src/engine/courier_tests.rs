@@ -1,0 +1,226 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::engine::lens::Lens;
+use crate::plan::{
+    KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, ProfileFact, Resource, Review,
+    World,
+};
+use crate::store::{Limits, Store};
+use crate::watch::{Class, Decode as _};
+
+/// ConfigMaps of one namespace, a plan that changes, and couriers without watches.
+struct Bench {
+    shared: Arc<Shared>,
+    world: World,
+    lens: u64,
+}
+
+fn resource() -> Arc<Resource> {
+    Arc::new(Resource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        plural: "configmaps".to_owned(),
+        namespaced: true,
+    })
+}
+
+impl Bench {
+    fn new() -> Self {
+        let profile = json!({
+            "metadata": {"namespace": "a", "name": "p"},
+            "spec": {
+                "targetGVK": {"version": "v1", "kind": "ConfigMap"},
+                "attributes": [{"name": "value", "path": "$.data.value"}],
+            },
+        });
+        let profile: kollect_api::KollectProfile = serde_json::from_value(profile).unwrap();
+        let mut world = World::default();
+        let gvk = profile.spec.target_gvk.clone();
+        let facts = NamespaceFacts::default();
+        world.namespaces = NamespaceListing::Complete([("a".to_owned(), facts)].into());
+        world.kinds.set(gvk, KindFact::Served(resource()));
+        let (namespace, name) = ("a".to_owned(), "p".to_owned());
+        let profile = ProfileFact::Found(Arc::new(profile));
+        world.profiles.insert((namespace, name), profile);
+        let review = Review {
+            resource: resource(),
+            namespace: Some("a".into()),
+        };
+        world.access.set(review, Permission::Allowed);
+        Self {
+            shared: Arc::new(Shared {
+                store: Store::new(Limits::default(), || {}),
+                current: std::sync::RwLock::default(),
+                news: Arc::default(),
+                tally: Arc::default(),
+            }),
+            world,
+            lens: 0,
+        }
+    }
+
+    /// Adds a target, makes a plan and puts it into force, seen through a new lens.
+    fn target(&mut self, name: &str, mut spec: Value) -> Watch {
+        spec["profileRef"] = "p".into();
+        let metadata = json!({"namespace": "a", "name": name});
+        let target = json!({"metadata": metadata, "spec": spec});
+        let target = serde_json::from_value(target).unwrap();
+        self.world.targets.push(Arc::new(target));
+        let before = self.shared.current();
+        let plan = Arc::new(before.plan.next(&self.world));
+        let delta = plan.delta_from(&before.plan);
+        self.lens += 1;
+        let current = Current {
+            plan: Arc::clone(&plan),
+            lenses: [(resource(), self.lens)].into(),
+        };
+        *self.shared.current.write().unwrap() = Arc::new(current);
+        self.shared.store.apply(&plan, &delta);
+        let mut watches = plan.resource(&resource()).unwrap().watches.iter();
+        watches.next().unwrap().clone()
+    }
+
+    fn courier(&self, watch: Watch, replaces: &[&Courier]) -> Courier {
+        let errand = Errand {
+            scope: watch.scope.clone(),
+            watch,
+            only: None,
+            replaces: replaces.iter().map(|older| older.feeds()).collect(),
+        };
+        let shared = Arc::clone(&self.shared);
+        Courier::new(shared, errand, Arc::default(), CancellationToken::new())
+    }
+
+    fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.shared.current().plan)
+    }
+
+    fn map(&self, labels: &Value, version: &str) -> Delivery<Seen> {
+        let object = json!({
+            "metadata": {
+                "namespace": "a", "name": "map", "uid": "u", "labels": labels,
+                "resourceVersion": version,
+            },
+            "data": {"value": "x"},
+        });
+        let lens = Lens::new(self.lens, self.plan().resource(&resource()).unwrap());
+        let decoded = lens.decode(object.to_string().as_bytes()).unwrap();
+        Delivery::Object(decoded.object)
+    }
+
+    fn rows(&self, target: &str) -> usize {
+        let key = TargetKey::namespaced("a", target);
+        self.shared.store.rows(&key).len()
+    }
+}
+
+fn gone(version: &str) -> Delivery<Seen> {
+    Delivery::Gone {
+        identity: Identity {
+            namespace: "a".to_owned(),
+            name: "map".to_owned(),
+            uid: "u".to_owned(),
+        },
+        resource_version: version.to_owned(),
+    }
+}
+
+fn finished(version: &str) -> Delivery<Seen> {
+    let resource_version = version.to_owned();
+    Delivery::ListingFinished { resource_version }
+}
+
+async fn take(courier: &mut Courier, deliveries: impl IntoIterator<Item = Delivery<Seen>>) {
+    for delivery in deliveries {
+        courier.take(delivery).await;
+    }
+}
+
+/// A watch of labels, and a wider one that replaces it for the sake of a second target.
+async fn replaced(bench: &mut Bench) -> (Courier, Courier) {
+    let labelled = json!({"labelSelector": {"matchLabels": {"app": "x"}}});
+    let narrow = bench.target("labelled", labelled);
+    assert_eq!(narrow.selector.as_deref(), Some("app=x"));
+    let mut older = bench.courier(narrow, &[]);
+    let map = bench.map(&json!({"app": "x"}), "5");
+    take(&mut older, [Delivery::ListingStarted, map, finished("6")]).await;
+    assert_eq!(bench.rows("labelled"), 1);
+    let wide = bench.target("every", json!({}));
+    assert_eq!(wide.selector, None);
+    let newer = bench.courier(wide, &[&older]);
+    (older, newer)
+}
+
+#[tokio::test]
+async fn what_leaves_the_labels_of_an_older_watch_is_gone_only_for_its_targets() {
+    let mut bench = Bench::new();
+    let (mut older, mut newer) = replaced(&mut bench).await;
+    let changed = bench.map(&json!({}), "40");
+    take(&mut newer, [Delivery::ListingStarted, changed]).await;
+    take(&mut older, [gone("40")]).await;
+    take(&mut newer, [finished("45")]).await;
+    assert_eq!((bench.rows("labelled"), bench.rows("every")), (0, 1));
+}
+
+#[tokio::test]
+async fn an_empty_list_of_an_older_watch_sweeps_only_its_targets() {
+    let mut bench = Bench::new();
+    let (mut older, mut newer) = replaced(&mut bench).await;
+    let changed = bench.map(&json!({}), "40");
+    take(&mut newer, [Delivery::ListingStarted, changed]).await;
+    take(&mut older, [Delivery::ListingStarted, finished("44")]).await;
+    take(&mut newer, [finished("45")]).await;
+    assert_eq!((bench.rows("labelled"), bench.rows("every")), (0, 1));
+}
+
+/// Where versions are no numbers their order is not known, so that only the order of watches
+/// tells what is old.
+#[tokio::test]
+async fn a_watch_that_was_replaced_is_not_listened_to() {
+    let mut bench = Bench::new();
+    let (mut older, mut newer) = replaced(&mut bench).await;
+    let back = bench.map(&json!({"app": "x"}), "c");
+    take(&mut newer, [Delivery::ListingStarted, back, finished("d")]).await;
+    assert_eq!((bench.rows("labelled"), bench.rows("every")), (1, 1));
+    take(&mut older, [gone("b")]).await;
+    assert_eq!(bench.rows("labelled"), 1, "that was before the list");
+    take(&mut older, [Delivery::ListingStarted, finished("b")]).await;
+    assert_eq!(bench.rows("labelled"), 1, "nor does it list any more");
+    take(&mut newer, [gone("e")]).await;
+    assert_eq!((bench.rows("labelled"), bench.rows("every")), (0, 0));
+}
+
+#[tokio::test]
+async fn a_watch_that_is_closed_writes_nothing_more() {
+    let mut bench = Bench::new();
+    let watch = bench.target("every", json!({}));
+    let mut courier = bench.courier(watch, &[]);
+    let map = bench.map(&json!({}), "5");
+    take(&mut courier, [Delivery::ListingStarted, map, finished("6")]).await;
+    assert_eq!(bench.rows("every"), 1);
+    courier.feeds().close();
+    take(&mut courier, [gone("7")]).await;
+    assert_eq!(bench.rows("every"), 1);
+    // Nor after it has asked for feeds again, as with the next plan.
+    bench.target("other", json!({}));
+    take(&mut courier, [gone("8")]).await;
+    assert_eq!(bench.rows("every"), 1);
+}
+
+#[tokio::test]
+async fn an_interruption_is_news_once() {
+    let mut bench = Bench::new();
+    let watch = bench.target("every", json!({}));
+    let courier = bench.courier(watch, &[]);
+    let interruption = Interruption {
+        class: Class::Unavailable,
+        retry_in: std::time::Duration::ZERO,
+        failures: 1,
+        message: "503".to_owned(),
+    };
+    let progress = courier.progress();
+    assert!(progress.interrupt(Some(interruption.clone())));
+    assert!(!progress.interrupt(Some(interruption)), "it lasts");
+    assert!(progress.interrupt(None));
+}
