@@ -23,7 +23,10 @@ mod sink;
 mod target;
 mod template;
 
-pub use ceilings::{outside_namespaces, outside_sinks, outside_static_refs};
+pub use ceilings::{
+    outside_cluster_scoped, outside_kinds, outside_namespaces, outside_secret_export,
+    outside_sinks, outside_static_refs,
+};
 pub use finding::{Class, Denial, Finding, Findings, Path, Verdict};
 pub use object::{DecodeError, Object};
 pub use reference::{ForeignSecret, secret_namespace};

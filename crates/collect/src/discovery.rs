@@ -21,6 +21,7 @@ use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, timeout};
 
+use crate::resource::{Resource, group_path};
 use crate::watch::chain;
 use cache::{Known, Reply};
 use document::Document;
@@ -30,35 +31,21 @@ pub use cache::Freshness;
 /// The largest document that is read; the largest of a real cluster has about 100 KiB.
 const DOCUMENT_LIMIT: usize = 16 * 1024 * 1024;
 
-/// A resource of the API server.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Resource {
-    /// Group, version and kind of its objects.
-    pub kind: GroupVersionKind,
-    /// Its name in paths and roles, such as `deployments`.
-    pub plural: String,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
+/// What serves a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// The resource.
+    pub resource: Arc<Resource>,
     /// What can be done with it.
     pub verbs: Vec<String>,
 }
 
-impl Resource {
+impl Served {
     /// Whether objects can be listed and their changes followed.
     pub fn is_watchable(&self) -> bool {
         ["list", "watch"]
             .iter()
             .all(|verb| self.verbs.iter().any(|known| known == verb))
-    }
-
-    /// The path of all objects, or of those in a namespace.
-    pub(crate) fn collection_path(&self, namespace: Option<&str>) -> String {
-        let root = group_path(&self.kind.group, &self.kind.version);
-        let plural = &self.plural;
-        match namespace {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
-            None => format!("{root}/{plural}"),
-        }
     }
 }
 
@@ -66,7 +53,7 @@ impl Resource {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// This resource serves it.
-    Installed(Arc<Resource>),
+    Installed(Arc<Served>),
     /// The API server does not know it.
     NotInstalled(Missing),
     /// The API server, or the one behind it that serves the group, could not tell. Holds what
@@ -208,15 +195,6 @@ impl Discovery {
 fn is_name(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     text.bytes().all(allowed) && !text.starts_with('.')
-}
-
-/// The path under which a group and version is served.
-fn group_path(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        format!("/api/{version}")
-    } else {
-        format!("/apis/{group}/{version}")
-    }
 }
 
 /// The group of the kind that a CustomResourceDefinition defines, from the definition's name

@@ -338,7 +338,7 @@ impl Engine {
     fn start(&mut self, errand: Errand, view: View<Lens>) -> Running {
         let resource = Arc::clone(&errand.watch.resource);
         let subject = Subject {
-            resource: Arc::clone(view.decoder.resource()),
+            resource: Arc::clone(&resource),
             scope: match &errand.scope {
                 WatchScope::All => Scope::Cluster,
                 WatchScope::Namespace(name) => Scope::Namespace(name.to_string()),

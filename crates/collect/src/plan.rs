@@ -71,9 +71,9 @@ use self::watch::Width;
 pub use self::access::{Access, Permission, Review};
 pub use self::ceilings::Ceilings;
 pub use self::collection::{Collection, Extraction, Reach};
-pub use self::degraded::{Degradation, DegradedReason};
+pub use self::degraded::Degradation;
 pub use self::delta::{Again, PlanDelta, Revision, TargetChange};
-pub use self::discovery::{KindFact, Kinds, Resource};
+pub use self::discovery::{KindFact, Kinds};
 pub use self::key::TargetKey;
 pub use self::namespaces::{
     IntentError, NamespaceFacts, NamespaceIntent, NamespaceListing, Universe,
@@ -82,6 +82,7 @@ pub use self::resource::{Interest, ResourcePlan};
 pub use self::target::{Course, TargetNamespaces, TargetPlan, TargetState};
 pub use self::watch::{Content, Watch, WatchScope};
 pub use self::world::{ProfileFact, Readable, Settings, World, comma_list};
+pub use crate::resource::Resource;
 
 /// A plan's place in the sequence of plans. Decisions carry it, so that one made with a plan that
 /// is no longer valid can be told.

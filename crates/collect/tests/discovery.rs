@@ -15,13 +15,14 @@ fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {
 
 fn described(answer: &Answer) -> String {
     match answer {
-        Answer::Installed(resource) => {
+        Answer::Installed(served) => {
+            let resource = &served.resource;
             let scope = if resource.namespaced {
                 "namespaced"
             } else {
                 "cluster"
             };
-            format!("{} {scope} {}", resource.plural, resource.is_watchable())
+            format!("{} {scope} {}", resource.plural, served.is_watchable())
         }
         Answer::NotInstalled(Missing::GroupVersion) => "no group".to_owned(),
         Answer::NotInstalled(Missing::Kind) => "no kind".to_owned(),

@@ -10,7 +10,7 @@ use kollect_api::GroupVersionKind;
 use kollect_collect::{
     access::Reviewer,
     discovery::{Answer, Discovery},
-    plan::{KindFact, Permission, Resource, Review},
+    plan::{KindFact, Permission, Review},
 };
 use tokio::sync::mpsc;
 
@@ -107,18 +107,13 @@ fn key(gvk: &GroupVersionKind) -> (String, String, String) {
 
 fn fact(answer: Answer) -> KindFact {
     match answer {
-        Answer::Installed(resource) if resource.is_watchable() => {
-            KindFact::Served(Arc::new(Resource {
-                group: resource.kind.group.clone(),
-                version: resource.kind.version.clone(),
-                plural: resource.plural.clone(),
-                namespaced: resource.namespaced,
-            }))
+        Answer::Installed(served) if served.is_watchable() => {
+            KindFact::Served(Arc::clone(&served.resource))
         }
-        Answer::Installed(resource) => KindFact::Failed(format!(
+        Answer::Installed(served) => KindFact::Failed(format!(
             "{} cannot be listed and watched: the API server offers only {}",
-            resource.plural,
-            resource.verbs.join(", ")
+            served.resource.plural,
+            served.verbs.join(", ")
         )),
         Answer::NotInstalled(_) => KindFact::NotInstalled,
         Answer::Unreachable(why) => KindFact::Failed(why),

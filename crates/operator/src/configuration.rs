@@ -7,12 +7,12 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kollect_api::{
-    GroupVersionKind, KollectClusterInventory, KollectClusterScope, KollectClusterTarget,
-    KollectConnectionTest, KollectDatabaseSink, KollectEventSink, KollectInventory, KollectProfile,
-    KollectScope, KollectSnapshotSink, KollectTarget, reference::SinkFamily,
+    KollectClusterInventory, KollectClusterScope, KollectClusterTarget, KollectConnectionTest,
+    KollectDatabaseSink, KollectEventSink, KollectInventory, KollectProfile, KollectScope,
+    KollectSnapshotSink, KollectTarget, reference::SinkFamily,
 };
 use kollect_collect::{
-    discovery::Resource as Served,
+    Resource as Served,
     plan::{NamespaceFacts, NamespaceListing, ProfileFact, Readable, World},
     watch::{Class, Handle, Scope, Server, Source, Subject, View},
 };
@@ -46,10 +46,10 @@ where
 
     fn watch(context: &Context<'_>, scopes: &[Scope]) -> Self {
         let resource = Arc::new(Served {
-            kind: GroupVersionKind::new(K::group(&()), K::version(&()), K::kind(&())),
+            group: K::group(&()).into_owned(),
+            version: K::version(&()).into_owned(),
             plural: K::plural(&()).into_owned(),
             namespaced: scopes.iter().any(|scope| *scope != Scope::Cluster),
-            verbs: vec!["list".to_owned(), "watch".to_owned()],
         });
         let mut kind = Self::nobody();
         for scope in scopes {

@@ -399,7 +399,7 @@ fn facts<K: Target>(
         profile: target.profile(),
         cluster: K::CLUSTER,
         trouble: plan.degradation().map(|degradation| Trouble {
-            reason: degradation.reason.into(),
+            reason: degradation.reason,
             message: degradation.message.clone(),
         }),
         undecided: matches!(plan.state, TargetState::Undecided(_)),

@@ -9,8 +9,6 @@ use super::{
 };
 use crate::{
     gvk::GroupVersionKind,
-    meta,
-    profile::ExportMode,
     scope::Ceiling,
     target::{
         KollectClusterTarget, KollectClusterTargetSpec, KollectTarget, KollectTargetSpec,
@@ -212,27 +210,9 @@ fn check_secret_export(
     let Some(profile) = &surroundings.profile else {
         return;
     };
-    let whole = profile
-        .spec
-        .export
-        .as_ref()
-        .is_some_and(|e| e.mode == ExportMode::Resource);
-    if !whole || !profile.spec.target_gvk.is_core_secret() {
-        return;
-    }
     for ceiling in ceilings {
-        if !ceiling
-            .allowed_gvks
-            .iter()
-            .any(|gvk| gvk.same_as(&profile.spec.target_gvk))
-        {
-            findings.refuse(format!(
-                "profile {:?} exports whole Secrets (annotation {}), which needs Secret in allowedGVKs of {} {:?}",
-                profile.metadata.name.as_deref().unwrap_or_default(),
-                meta::ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION,
-                ceiling.kind,
-                ceiling.name
-            ));
+        if let Some(reason) = ceilings::outside_secret_export(ceiling, &profile.spec) {
+            findings.refuse(reason);
         }
     }
 }

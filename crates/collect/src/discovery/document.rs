@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kollect_api::GroupVersionKind;
 use serde::Deserialize;
 
-use super::Resource;
+use super::Served;
+use crate::resource::Resource;
 
 /// The resources of one group and version by kind.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Document(HashMap<String, Arc<Resource>>);
+pub(super) struct Document(HashMap<String, Arc<Served>>);
 
 #[derive(Deserialize)]
 struct ResourceList {
@@ -34,7 +34,7 @@ impl Document {
         json: &[u8],
     ) -> Result<Self, serde_json::Error> {
         let list: ResourceList = serde_json::from_slice(json)?;
-        let mut kinds: HashMap<String, Arc<Resource>> = HashMap::new();
+        let mut kinds: HashMap<String, Arc<Served>> = HashMap::new();
         // `deployments/scale` is a part of a resource and has a kind of another group.
         for entry in list
             .resources
@@ -42,24 +42,28 @@ impl Document {
             .filter(|entry| !entry.name.contains('/'))
         {
             let resource = Resource {
-                kind: GroupVersionKind::new(group, version, &entry.kind),
+                group: group.to_owned(),
+                version: version.to_owned(),
                 plural: entry.name,
                 namespaced: entry.namespaced,
+            };
+            let served = Served {
+                resource: Arc::new(resource),
                 verbs: entry.verbs,
             };
             // One kind can be the answer of several resources; the one that can be watched is
             // the one that holds objects.
             let better = kinds
                 .get(&entry.kind)
-                .is_none_or(|known| !known.is_watchable() && resource.is_watchable());
+                .is_none_or(|known| !known.is_watchable() && served.is_watchable());
             if better {
-                kinds.insert(entry.kind, Arc::new(resource));
+                kinds.insert(entry.kind, Arc::new(served));
             }
         }
         Ok(Self(kinds))
     }
 
-    pub(super) fn get(&self, kind: &str) -> Option<&Arc<Resource>> {
+    pub(super) fn get(&self, kind: &str) -> Option<&Arc<Served>> {
         self.0.get(kind)
     }
 }
@@ -86,30 +90,13 @@ mod tests {
             ("Scale", None),
         ];
         for (kind, expected) in cases {
-            let found = document.get(kind).map(|resource| {
-                assert_eq!(resource.kind.kind, kind);
-                assert_eq!(resource.kind.group, "gateway.networking.k8s.io");
-                let Resource {
-                    plural, namespaced, ..
-                } = &**resource;
-                (plural.as_str(), *namespaced, resource.is_watchable())
+            let found = document.get(kind).map(|served| {
+                let resource = &served.resource;
+                assert_eq!(resource.group, "gateway.networking.k8s.io");
+                let watchable = served.is_watchable();
+                (resource.plural.as_str(), resource.namespaced, watchable)
             });
             assert_eq!(found, expected, "{kind}");
         }
-    }
-
-    #[test]
-    fn paths_of_resources() {
-        let resource = |group: &str| Resource {
-            kind: GroupVersionKind::new(group, "v1", "X"),
-            plural: "xs".to_owned(),
-            namespaced: true,
-            verbs: Vec::new(),
-        };
-        assert_eq!(resource("").collection_path(None), "/api/v1/xs");
-        assert_eq!(
-            resource("g.io").collection_path(Some("n")),
-            "/apis/g.io/v1/namespaces/n/xs"
-        );
     }
 }

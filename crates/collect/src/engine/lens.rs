@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use kollect_api::GroupVersionKind;
 use kollect_expr::ReadSet;
 
 use crate::decode::DecodedObject;
-use crate::discovery;
 use crate::plan::ResourcePlan;
 use crate::projection::Projection;
 use crate::watch::{Decode, DecodeError, Decoded};
@@ -16,7 +14,6 @@ use crate::watch::{Decode, DecodeError, Decoded};
 #[derive(Debug)]
 pub(super) struct Lens {
     number: u64,
-    resource: Arc<discovery::Resource>,
     projection: Arc<Projection>,
 }
 
@@ -30,27 +27,14 @@ pub(super) struct Seen {
 impl Lens {
     /// A lens that shows what the plan of a resource reads.
     pub(super) fn new(number: u64, plan: &ResourcePlan) -> Self {
-        let resource = &plan.resource;
-        let resource = discovery::Resource {
-            kind: GroupVersionKind::new(&*resource.group, &*resource.version, ""),
-            plural: resource.plural.clone(),
-            namespaced: resource.namespaced,
-            verbs: vec!["list".to_owned(), "watch".to_owned()],
-        };
-        let projection = Arc::clone(&plan.projection);
         Self {
             number,
-            resource: Arc::new(resource),
-            projection,
+            projection: Arc::clone(&plan.projection),
         }
     }
 
     pub(super) fn number(&self) -> u64 {
         self.number
-    }
-
-    pub(super) fn resource(&self) -> &Arc<discovery::Resource> {
-        &self.resource
     }
 
     /// Whether everything in `reads` is visible through this lens.

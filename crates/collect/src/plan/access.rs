@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::discovery::Resource;
+use crate::resource::Resource;
 
 /// A question for the API server: may we `list` and `watch` this resource, in this namespace or
 /// everywhere?

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use kollect_api::{GroupVersionKind, KollectProfile, meta};
 
-use super::discovery::Resource;
 use super::resource::projection;
 use super::watch::Content;
 use crate::extract::Extractor;
 use crate::gates::{Decision, NamespaceGate, ObjectView, PolicyFailures, Selection, Skip, Verdict};
+use crate::resource::Resource;
 
 /// A profile as it is used for extraction.
 ///

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::Plan;
 use super::collection::Collection;
-use super::discovery::Resource;
 use super::key::TargetKey;
 use super::target::{Course, TargetPlan};
 use super::watch::{Watch, WatchScope};
+use crate::resource::Resource;
 
 /// The way from one plan to the next. What is not mentioned stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

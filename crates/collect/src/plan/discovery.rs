@@ -1,34 +1,11 @@
 //! From kinds to resources, as the API server says.
 
-use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use kollect_api::GroupVersionKind;
 
-/// A resource of the API server: what can be listed and watched.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resource {
-    /// API group, empty for the core group.
-    pub group: String,
-    /// API version.
-    pub version: String,
-    /// Plural name, for example `gateways`.
-    pub plural: String,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-}
-
-impl fmt::Display for Resource {
-    /// The customary form, for example `deployments.v1.apps`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.plural, self.version)?;
-        if !self.group.is_empty() {
-            write!(f, ".{}", self.group)?;
-        }
-        Ok(())
-    }
-}
+use crate::resource::Resource;
 
 /// What discovery says about a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

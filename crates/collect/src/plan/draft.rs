@@ -16,19 +16,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kollect_api::condition::Reason;
 use kollect_api::target::ResourceRule;
 use kollect_api::{GroupVersionKind, KollectProfile, KollectScope};
 
 use super::ask::Ask;
 use super::ceilings::Ceilings;
 use super::collection::{Collection, Extraction, Reach};
-use super::degraded::{Degradation, DegradedReason};
-use super::discovery::{KindFact, Resource};
+use super::degraded::Degradation;
+use super::discovery::KindFact;
 use super::namespaces::{NamespaceIntent, NamespaceListing, Universe, names};
 use super::target::{Course, TargetNamespaces, TargetPlan, TargetState};
 use super::world::{ProfileFact, Readable, World};
 use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection, SelectionError};
+use crate::resource::Resource;
 
 /// What all drafts of one plan share.
 pub(super) struct Drafting<'w> {
@@ -55,11 +57,11 @@ enum Ended {
     UnknownKind(GroupVersionKind),
 }
 
-fn stop<T>(reason: DegradedReason, message: impl Into<String>) -> Result<T, Ended> {
+fn stop<T>(reason: Reason, message: impl Into<String>) -> Result<T, Ended> {
     Err(Ended::Stop(Degradation::new(reason, message)))
 }
 
-fn hold<T>(reason: DegradedReason, message: impl Into<String>) -> Result<T, Ended> {
+fn hold<T>(reason: Reason, message: impl Into<String>) -> Result<T, Ended> {
     let degradation = Degradation::new(reason, message);
     Err(Ended::Hold(TargetState::Degraded(degradation)))
 }
@@ -95,7 +97,7 @@ impl<'w> Drafting<'w> {
             // Suspension and a missing profile do not depend on scopes.
             Err(error) => self
                 .profile(ask)
-                .and_then(|_| hold(DegradedReason::ScopeLookupFailed, error)),
+                .and_then(|_| hold(Reason::ScopeLookupFailed, error)),
         };
         let mut unknown_kind = None;
         let held =
@@ -152,7 +154,7 @@ impl<'w> Drafting<'w> {
     }
 
     fn profile(&self, ask: &Ask<'_>) -> Result<&'w Arc<KollectProfile>, Ended> {
-        use DegradedReason::{MissingProfileRef, ProfileForbidden, ProfileNotFound, Suspended};
+        use Reason::{MissingProfileRef, ProfileForbidden, ProfileNotFound, Suspended};
         if ask.suspend {
             return stop(
                 Suspended,
@@ -207,11 +209,11 @@ impl<'w> Drafting<'w> {
         let resource = self.resource(gvk)?;
         if !resource.namespaced {
             if let Some(message) = ceilings.refuses_cluster_scoped(gvk) {
-                return stop(DegradedReason::ScopeGVKDenied, message);
+                return stop(Reason::ScopeGVKDenied, message);
             }
             *namespaces = TargetNamespaces::default();
         }
-        let broken = DegradedReason::InformerRegistrationFailed;
+        let broken = Reason::InformerRegistrationFailed;
         if let Err(error) = intent {
             return hold(broken, error.to_string());
         }
@@ -259,13 +261,13 @@ impl<'w> Drafting<'w> {
         match self.world.kinds.get(gvk) {
             Some(KindFact::Served(resource)) => Ok(Arc::clone(resource)),
             Some(KindFact::NotInstalled) => stop(
-                DegradedReason::KindNotInstalled,
+                Reason::KindNotInstalled,
                 format!(
                     "kind {gvk} is not installed in this cluster; collection starts by itself once it is"
                 ),
             ),
             Some(KindFact::Failed(error)) => hold(
-                DegradedReason::InformerRegistrationFailed,
+                Reason::InformerRegistrationFailed,
                 format!("look up kind {gvk}: {error}"),
             ),
             None => Err(Ended::UnknownKind(gvk.clone())),
@@ -369,7 +371,7 @@ fn check_scopes(
         .then(|| ceilings.refuses_reference(ask.profile_namespace))
         .flatten();
     if let Some(message) = reference {
-        return stop(DegradedReason::ScopeNamespaceDenied, message);
+        return stop(Reason::ScopeNamespaceDenied, message);
     }
     let mut refused_kinds = kinds.filter_map(|gvk| ceilings.refuses_kind(gvk));
     let secrets = || {
@@ -378,7 +380,7 @@ fn check_scopes(
             .flatten()
     };
     if let Some(message) = refused_kinds.next().or_else(secrets) {
-        return stop(DegradedReason::ScopeGVKDenied, message);
+        return stop(Reason::ScopeGVKDenied, message);
     }
     // Only what is asked for by name is a violation; what a selector reaches beyond the scope is
     // taken away silently. Cluster targets are narrowed in both cases.
@@ -387,7 +389,7 @@ fn check_scopes(
         .flatten();
     match violation {
         Some(message) => stop(
-            DegradedReason::ScopeNamespaceDenied,
+            Reason::ScopeNamespaceDenied,
             format!("{message}; remove it from spec.includedNamespaces"),
         ),
         None => Ok(()),
@@ -405,7 +407,7 @@ fn check_rules(ask: &Ask<'_>, gvk: &GroupVersionKind) -> Result<Option<Degradati
         "spec.resourceRules[{position}].gvk is {}, but the profile collects {gvk}; a rule for another kind never matches",
         ask.rules[position].gvk
     );
-    let reason = DegradedReason::ResourceRuleGVKMismatch;
+    let reason = Reason::ResourceRuleGVKMismatch;
     if ask.rules.iter().all(wrong) {
         return stop(reason, message);
     }

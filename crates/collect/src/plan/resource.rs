@@ -6,13 +6,13 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::collection::Collection;
-use super::discovery::Resource;
 use super::key::TargetKey;
 use super::target::TargetPlan;
 use super::watch::{Content, Watch, WatchScope};
 use crate::decode::ObjectType;
 use crate::gates::{NamespaceGate, ObjectView, Verdict};
 use crate::projection::Projection;
+use crate::resource::Resource;
 
 /// All targets of one resource, seen from its objects.
 #[derive(Debug)]

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kollect_api::condition::Reason;
+
 use super::collection::Collection;
-use super::degraded::{Degradation, DegradedReason};
+use super::degraded::Degradation;
 use super::key::TargetKey;
 use super::watch::Width;
 
@@ -79,13 +81,13 @@ impl TargetPlan {
         }
         let trouble = match &width.failure {
             Some(error) if !self.awaiting.is_empty() => Some(Degradation::new(
-                DegradedReason::AccessCheckFailed,
+                Reason::AccessCheckFailed,
                 format!(
                     "RBAC access review API failed; collection paused until access checks succeed: {error}"
                 ),
             )),
             _ if !self.namespaces.beyond.is_empty() => Some(Degradation::new(
-                DegradedReason::InformerRegistrationFailed,
+                Reason::InformerRegistrationFailed,
                 format!(
                     "{} cannot be listed cluster-wide and {} namespace(s) are more than can be watched one by one; grant list and watch cluster-wide, or select fewer namespaces",
                     collection.resource,

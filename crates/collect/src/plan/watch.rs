@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::access::{Access, Permission, Review};
 use super::collection::Collection;
-use super::discovery::Resource;
 use super::world::Settings;
 use crate::projection::Projection;
+use crate::resource::Resource;
 
 /// How wide a list or watch is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::discovery::Resource;
+use crate::resource::Resource;
 
 /// What one source watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,17 +147,15 @@ impl std::fmt::Display for Encoded<'_> {
 
 #[cfg(test)]
 mod tests {
-    use kollect_api::GroupVersionKind;
-
     use super::*;
 
     fn subject(group: &str, plural: &str, scope: Scope, selector: Option<&str>) -> Subject {
         Subject {
             resource: Arc::new(Resource {
-                kind: GroupVersionKind::new(group, "v1", "Kind"),
+                group: group.to_owned(),
+                version: "v1".to_owned(),
                 plural: plural.to_owned(),
                 namespaced: true,
-                verbs: Vec::new(),
             }),
             scope,
             selector: selector.map(str::to_owned),

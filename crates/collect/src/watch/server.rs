@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::course::Ending;
 use super::refusal::Refusal;
-use crate::discovery::Resource;
+use crate::resource::Resource;
 
 /// The text of a refusal is not longer than this; the rest is not read.
 const REFUSAL_LIMIT: usize = 64 * 1024;
@@ -47,15 +47,13 @@ impl Server {
 
     /// Whether this resource is worth asking for as a streamed listing.
     pub fn streams(&self, resource: &Resource) -> bool {
-        let kind = &resource.kind;
         let paged = self.paged.lock().unwrap_or_else(PoisonError::into_inner);
-        !paged.contains(&(kind.group.clone(), kind.version.clone()))
+        !paged.contains(&(resource.group.clone(), resource.version.clone()))
     }
 
     pub(super) fn refuses_streaming(&self, resource: &Resource) {
-        let kind = &resource.kind;
         let mut paged = self.paged.lock().unwrap_or_else(PoisonError::into_inner);
-        paged.insert((kind.group.clone(), kind.version.clone()));
+        paged.insert((resource.group.clone(), resource.version.clone()));
     }
 
     /// Sends a request and waits for the answer to begin.

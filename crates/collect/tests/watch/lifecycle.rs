@@ -34,7 +34,7 @@ async fn a_consumer_that_panics_ends_its_own_source_only() -> Result<()> {
     place.create_many(3).await?;
     let parent = CancellationToken::new();
     let server = Server::new(place.client.clone());
-    let view = || View::full(Whole::new(&config_maps().kind));
+    let view = || View::full(Whole::of(&config_maps()));
     let healthy = Mirror::new();
     let other =
         Source::new(server.clone(), place.subject(), view()).spawn(healthy.clone(), &parent);
@@ -119,7 +119,7 @@ async fn a_kind_that_is_installed_late_removed_and_installed_again() -> Result<(
         let kind = GroupVersionKind::new(&group, "v1", "Gadget");
         let subject = || -> Result<Subject> {
             let mut resource = (*config_maps()).clone();
-            resource.kind = kind.clone();
+            resource.group.clone_from(&kind.group);
             resource.plural = "gadgets".to_owned();
             Ok(Subject::new(resource.into(), Scope::Cluster))
         };

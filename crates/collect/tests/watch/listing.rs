@@ -60,7 +60,7 @@ async fn metadata_alone_is_sent_when_asked_for() -> Result<()> {
     place.create_many(20).await?;
     for listing in BOTH {
         let mirror = Mirror::new();
-        let decoder = Whole::new(&config_maps().kind);
+        let decoder = Whole::of(&config_maps());
         let server = Server::new(place.client.clone());
         let source = Source::new(server, place.subject(), View::metadata(decoder))
             .settings(listed(listing))

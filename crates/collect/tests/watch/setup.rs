@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request};
 use kollect_api::GroupVersionKind;
-use kollect_collect::discovery::{Answer, Discovery, Resource};
+use kollect_collect::Resource;
+use kollect_collect::discovery::{Answer, Discovery};
 use kollect_collect::watch::{
     Backoff, Decode, DecodeError, Decoded, Handle, Listing, Scope, Server, Settings, Source,
     Subject, View,
@@ -28,6 +29,21 @@ pub(crate) struct Whole {
 impl Whole {
     pub(crate) fn new(kind: &GroupVersionKind) -> Self {
         Self { kind: kind.clone() }
+    }
+
+    /// The objects of a resource that these scenarios know.
+    pub(crate) fn of(resource: &Resource) -> Self {
+        let kind = match resource.plural.as_str() {
+            "configmaps" => "ConfigMap",
+            "namespaces" => "Namespace",
+            "gadgets" => "Gadget",
+            other => panic!("{other} is not known"),
+        };
+        Self::new(&GroupVersionKind::new(
+            &resource.group,
+            &resource.version,
+            kind,
+        ))
     }
 }
 
@@ -183,7 +199,7 @@ pub(crate) fn watch(
     mirror: &Mirror,
     settings: Settings,
 ) -> Handle<Whole> {
-    let view = View::full(Whole::new(&subject.resource.kind));
+    let view = View::full(Whole::of(&subject.resource));
     Source::new(Arc::clone(server), subject, view)
         .settings(settings)
         .spawn(mirror.clone(), &CancellationToken::new())
@@ -285,17 +301,17 @@ pub(crate) async fn converge(
 
 pub(crate) fn config_maps() -> Arc<Resource> {
     Arc::new(Resource {
-        kind: GroupVersionKind::new("", "v1", "ConfigMap"),
+        group: String::new(),
+        version: "v1".to_owned(),
         plural: "configmaps".to_owned(),
         namespaced: true,
-        verbs: vec!["list".to_owned(), "watch".to_owned()],
     })
 }
 
 /// The resource of a kind, by asking.
 pub(crate) async fn discover(client: &Client, kind: &GroupVersionKind) -> Result<Arc<Resource>> {
     match Discovery::new(client.clone()).resolve(kind).await {
-        Answer::Installed(resource) => Ok(resource),
+        Answer::Installed(served) => Ok(Arc::clone(&served.resource)),
         other => anyhow::bail!("{kind}: {other:?}"),
     }
 }

@@ -12,9 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kollect_api::condition::Reason;
 use kollect_collect::{
     engine::Durations,
-    plan::{DegradedReason, Plan, TargetKey, TargetPlan, TargetState},
+    plan::{Plan, TargetKey, TargetPlan, TargetState},
 };
 use kollect_inventory::Owner;
 
@@ -226,10 +227,10 @@ impl Known {
         };
         let reference = match reason {
             _ if target.key.owner == Owner::Target => None,
-            Some(DegradedReason::ProfileNotFound) => Some(Resolution::NotFound),
-            Some(DegradedReason::ProfileForbidden) => Some(Resolution::Forbidden),
+            Some(Reason::ProfileNotFound) => Some(Resolution::NotFound),
+            Some(Reason::ProfileForbidden) => Some(Resolution::Forbidden),
             // Before the profile is looked at.
-            Some(DegradedReason::Suspended | DegradedReason::MissingProfileRef) => None,
+            Some(Reason::Suspended | Reason::MissingProfileRef) => None,
             Some(_) => Some(Resolution::Found),
             None => target.collection().map(|_| Resolution::Found),
         };
@@ -242,19 +243,14 @@ impl Known {
     }
 }
 
-fn class(reason: DegradedReason) -> Option<ErrorClass> {
+fn class(reason: Reason) -> Option<ErrorClass> {
     match reason {
         // Somebody wants it so.
-        DegradedReason::Suspended => None,
-        DegradedReason::ProfileForbidden => Some(ErrorClass::Forbidden),
-        DegradedReason::ScopeLookupFailed
-        | DegradedReason::AccessCheckFailed
-        | DegradedReason::InformerRegistrationFailed => Some(ErrorClass::Transient),
-        DegradedReason::MissingProfileRef
-        | DegradedReason::ProfileNotFound
-        | DegradedReason::ScopeGVKDenied
-        | DegradedReason::ScopeNamespaceDenied
-        | DegradedReason::ResourceRuleGVKMismatch
-        | DegradedReason::KindNotInstalled => Some(ErrorClass::Terminal),
+        Reason::Suspended => None,
+        Reason::ProfileForbidden => Some(ErrorClass::Forbidden),
+        Reason::ScopeLookupFailed
+        | Reason::AccessCheckFailed
+        | Reason::InformerRegistrationFailed => Some(ErrorClass::Transient),
+        _ => Some(ErrorClass::Terminal),
     }
 }
