@@ -16,6 +16,8 @@ pub(crate) struct Arguments {
 enum What {
     /// Decoding and extraction: time and memory per object, against cloning and full decoding.
     Extract,
+    /// Planning in a large installation: a plan from nothing, and the ones that follow.
+    Plan,
     /// Collection on a real API server: time to know everything, memory, changes per second.
     Collect {
         /// How many Deployments.
@@ -29,13 +31,8 @@ enum What {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.what {
-        What::Extract => {
-            for program in ["extract-time", "extract-memory"] {
-                let args = ["run", "--release", "-p", "kollect-bench", "--bin", program];
-                workspace::execute(&mut workspace::cargo(&args)?)?;
-            }
-            Ok(())
-        }
+        What::Extract => programs(&["extract-time", "extract-memory"]),
+        What::Plan => programs(&["plan-time"]),
         What::Collect {
             objects,
             namespaces,
@@ -60,4 +57,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             workspace::execute(&mut bench)
         }
     }
+}
+
+/// Runs programs of the bench crate, one after the other.
+fn programs(names: &[&str]) -> Result<()> {
+    for name in names {
+        let args = ["run", "--release", "-p", "kollect-bench", "--bin", name];
+        workspace::execute(&mut workspace::cargo(&args)?)?;
+    }
+    Ok(())
 }

@@ -46,6 +46,7 @@
 
 mod access;
 mod ask;
+mod basis;
 mod ceilings;
 mod collection;
 mod degraded;
@@ -54,6 +55,7 @@ mod discovery;
 mod draft;
 mod key;
 mod namespaces;
+mod places;
 mod resource;
 mod target;
 mod watch;
@@ -62,10 +64,11 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use kollect_api::GroupVersionKind;
 
-use self::ask::Ask;
-use self::draft::{Draft, Drafting};
+use self::basis::{Basis, Drafted, Inputs};
+use self::draft::Drafting;
 use self::watch::Width;
 
 pub use self::access::{Access, Permission, Review};
@@ -79,7 +82,7 @@ pub use self::namespaces::{
     IntentError, NamespaceFacts, NamespaceIntent, NamespaceListing, Universe,
 };
 pub use self::resource::{Interest, ResourcePlan};
-pub use self::target::{Course, TargetNamespaces, TargetPlan, TargetState};
+pub use self::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
 pub use self::watch::{Content, Watch, WatchScope};
 pub use self::world::{ProfileFact, Readable, Settings, World, comma_list};
 pub use crate::resource::Resource;
@@ -96,6 +99,9 @@ pub struct Plan {
     targets: BTreeMap<TargetKey, Arc<TargetPlan>>,
     resources: BTreeMap<Arc<Resource>, Arc<ResourcePlan>>,
     separate_watches: usize,
+    basis: Basis,
+    /// The plans of targets before access was looked at, where nothing was missing.
+    drafts: BTreeMap<TargetKey, Drafted>,
     /// Kinds that discovery has to be asked about.
     pub unknown_kinds: Vec<GroupVersionKind>,
     /// What access depends on: to be asked now if there is no answer, and again from time to time.
@@ -110,36 +116,24 @@ impl Plan {
 
     /// The plan for a new state of the world.
     ///
-    /// What did not change is taken over from this plan: compiled profiles and selections, and
-    /// watches that are wide enough.
+    /// What did not change is taken over from this plan: the plans of targets that depend on
+    /// nothing new, compiled profiles and selections, and watches that are wide enough. So a pass
+    /// costs what changed, not what there is.
     pub fn next(&self, world: &World) -> Plan {
-        let known = self
-            .targets
-            .values()
-            .filter_map(|target| target.collection());
-        let mut drafting = Drafting::new(
-            world,
-            known.map(|collection| Arc::clone(&collection.extraction)),
-        );
-        let targets = world.targets.iter().filter_map(Ask::of_target);
-        let cluster_targets = world
-            .cluster_targets
-            .iter()
-            .filter(|_| !world.settings.tenant_mode)
-            .filter_map(Ask::of_cluster_target);
+        let basis = Basis::of(world);
+        let inputs: Vec<Inputs> = Inputs::all(world).collect();
         let mut next = Plan {
             epoch: Epoch(self.epoch.0 + 1),
             separate_watches: world.settings.separate_watches,
             ..Plan::default()
         };
-        let mut by_resource: BTreeMap<Arc<Resource>, Vec<TargetPlan>> = BTreeMap::new();
-        for ask in targets.chain(cluster_targets) {
-            let previous = self.targets.get(&ask.key).map(|plan| &**plan);
-            let Draft { plan, unknown_kind } = drafting.draft(&ask, previous);
-            if let Some(gvk) = unknown_kind
-                && !next.unknown_kinds.contains(&gvk)
-            {
-                next.unknown_kinds.push(gvk);
+        let drafts = self.drafts(&basis, &inputs, world, &mut next.unknown_kinds);
+        let mut by_resource: BTreeMap<Arc<Resource>, Vec<Arc<TargetPlan>>> = BTreeMap::new();
+        for (inputs, (plan, definite)) in inputs.into_iter().zip(drafts) {
+            if definite {
+                let plan = Arc::clone(&plan);
+                let drafted = Drafted { inputs, plan };
+                next.drafts.insert(drafted.plan.key.clone(), drafted);
             }
             match plan.collection() {
                 Some(collection) => {
@@ -147,44 +141,94 @@ impl Plan {
                     by_resource.entry(resource).or_default().push(plan);
                 }
                 None => {
-                    next.targets.insert(plan.key.clone(), Arc::new(plan));
+                    next.targets.insert(plan.key.clone(), plan);
                 }
             }
         }
         for (resource, targets) in by_resource {
             next.add_resource(resource, targets, self, world);
         }
+        next.basis = basis;
         next
+    }
+
+    /// The plans of targets as far as they go without access, and whether they are definite: those
+    /// of this plan where nothing changed for them.
+    fn drafts(
+        &self,
+        basis: &Basis,
+        inputs: &[Inputs],
+        world: &World,
+        unknown_kinds: &mut Vec<GroupVersionKind>,
+    ) -> Vec<(Arc<TargetPlan>, bool)> {
+        let unchanged = *basis == self.basis;
+        let known = self
+            .targets
+            .values()
+            .filter_map(|target| target.collection());
+        let extractions = known.map(|collection| Arc::clone(&collection.extraction));
+        let mut drafting = Drafting::new(world, basis.universe(), extractions);
+        let mut drafts = Vec::with_capacity(inputs.len());
+        for inputs in inputs {
+            let key = inputs.key();
+            let before = self.drafts.get(&key).filter(|_| unchanged);
+            if let Some(before) = before.filter(|before| before.inputs.are(inputs)) {
+                drafts.push((Arc::clone(&before.plan), true));
+                continue;
+            }
+            let previous = self.targets.get(&key).map(|plan| &**plan);
+            let draft = drafting.draft(&inputs.ask(), previous);
+            if let Some(gvk) = draft.unknown_kind
+                && !unknown_kinds.contains(&gvk)
+            {
+                unknown_kinds.push(gvk);
+            }
+            drafts.push((Arc::new(draft.plan), draft.definite));
+        }
+        drafts
     }
 
     /// Chooses how a resource is watched and completes the plans of its targets with that.
     fn add_resource(
         &mut self,
         resource: Arc<Resource>,
-        mut targets: Vec<TargetPlan>,
+        mut targets: Vec<Arc<TargetPlan>>,
         previous: &Plan,
         world: &World,
     ) {
-        let collections = targets.iter().filter_map(TargetPlan::collection);
+        let collections = targets.iter().filter_map(|target| target.collection());
+        let mut reaches = HashSet::new();
         let wanted: BTreeSet<Arc<str>> = collections
+            .filter(|collection| reaches.insert(Arc::as_ptr(&collection.reach)))
             .flat_map(|collection| collection.reach.keys().cloned())
             .collect();
         let running = previous.watches_of(&resource).iter();
         let running = running.map(|watch| watch.scope.clone()).collect();
         let width = Width::choose(&resource, &wanted, &running, &world.access, &world.settings);
-        for target in &mut targets {
-            target.narrow(&width);
+        if !wanted.iter().all(|namespace| width.serves(namespace)) {
+            for target in &mut targets {
+                let mut narrowed = TargetPlan::clone(target);
+                narrowed.narrow(&width);
+                // What stays the same stays the very same, so that nobody looks at it again.
+                let before = previous.targets.get(&target.key);
+                let before = before.filter(|before| ***before == narrowed);
+                *target = before.cloned().unwrap_or_else(|| Arc::new(narrowed));
+            }
         }
-        self.reviews.extend(width.reviews);
-        let targets: Vec<_> = targets.into_iter().map(Arc::new).collect();
         for target in &targets {
             self.targets.insert(target.key.clone(), Arc::clone(target));
         }
         if !width.scopes.is_empty() {
-            let previous = previous.resource(&resource).map(|plan| &**plan);
-            let plan = ResourcePlan::new(Arc::clone(&resource), targets, width.scopes, previous);
-            self.resources.insert(resource, Arc::new(plan));
+            let previous = previous.resource(&resource);
+            let same = previous.filter(|plan| plan.is_of(&targets, &width.scopes));
+            let plan = same.cloned().unwrap_or_else(|| {
+                let previous = previous.map(|plan| &**plan);
+                let resource = Arc::clone(&resource);
+                Arc::new(ResourcePlan::new(resource, targets, width.scopes, previous))
+            });
+            self.resources.insert(resource, plan);
         }
+        self.reviews.extend(width.reviews);
     }
 
     /// What has to be done to get here from `old`.

@@ -159,9 +159,8 @@ impl Store {
             news.join(self.0.apply_change(&mut directory, plan, key, change));
         }
         for target in plan.targets() {
-            let rows = directory.targets.get(&target.key);
-            if let (Some(rows), Some(namespaces)) = (rows, expected(target)) {
-                news.join(rows.expect(namespaces));
+            if let Some(rows) = directory.targets.get(&target.key) {
+                news.join(rows.expect(target));
             }
         }
         directory.planned = true;

@@ -10,6 +10,7 @@ use kollect_api::{
     condition::{self, Condition, ConditionStatus, ConditionType, Reason},
     target::TargetStatus,
 };
+use kollect_collect::plan::Names;
 
 /// What is wrong with a target, in one word and one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,11 +46,11 @@ pub struct TargetFacts {
     /// Something could not be read: nothing definite is known, and conditions stay as they are.
     pub undecided: bool,
     /// Namespaces asked for.
-    pub matched_namespaces: Vec<Arc<str>>,
+    pub matched_namespaces: Names,
     /// Namespaces collected from.
-    pub effective_namespaces: Vec<Arc<str>>,
+    pub effective_namespaces: Names,
     /// Namespaces asked for that a scope took away.
-    pub outside_scope: Vec<Arc<str>>,
+    pub outside_scope: Names,
     /// The message about namespaces that may not be read, if there are any.
     pub forbidden: Option<String>,
     /// Rules in force.
@@ -250,9 +251,9 @@ mod tests {
             cluster: false,
             trouble: None,
             undecided: false,
-            matched_namespaces: vec!["team-a".into()],
-            effective_namespaces: vec!["team-a".into()],
-            outside_scope: Vec::new(),
+            matched_namespaces: ["team-a".into()].into(),
+            effective_namespaces: ["team-a".into()].into(),
+            outside_scope: Names::default(),
             forbidden: None,
             active_rules: 0,
             complete: true,

@@ -96,6 +96,9 @@ struct Record {
     /// The status that was written last, and when.
     status: Option<(TargetStatus, Instant)>,
     hold: Option<Hold>,
+    /// What was known when there was nothing to write, and about which version of the object: as
+    /// long as both stay the same there is nothing to do.
+    settled: Option<(TargetFacts, Option<String>)>,
 }
 
 /// Why a target is not written for now.
@@ -235,13 +238,18 @@ impl Targets {
                 let namespace = target.meta().namespace.as_deref().unwrap_or_default();
                 let sinks = sinks.map(|sinks| sinks(namespace));
                 let facts = facts(&*target, target_plan, engine, sinks);
+                let known = (facts, target.meta().resource_version.clone());
+                if work.finalizers.is_none() && record.settled.as_ref() == Some(&known) {
+                    continue;
+                }
+                let facts = &known.0;
                 let before = record.status(&*target);
-                let after = target_status::status(&before, &facts, &now);
+                let after = target_status::status(&before, facts, &now);
                 let due = record.due(&before, &after, self.count_resync);
                 match due.filter(|due| *due > moment) {
                     // A count that moves all the time is not worth a write each time.
                     Some(due) => next = earliest(next, Some(due)),
-                    None if after == before => {}
+                    None if after == before => record.settled = Some(known),
                     None => work.status = Some((before, after)),
                 }
             }

@@ -97,7 +97,9 @@ fn world() -> World {
         namespaces: namespaces(None),
         ..World::default()
     };
-    world.kinds.set(gvk, KindFact::Served(Arc::clone(&resource)));
+    world
+        .kinds
+        .set(gvk, KindFact::Served(Arc::clone(&resource)));
     let review = Review {
         resource,
         namespace: None,
@@ -112,7 +114,9 @@ fn world() -> World {
     });
     let profile = serde_json::from_value(profile).expect("a profile");
     let key = ("home".to_owned(), "p".to_owned());
-    world.profiles.insert(key, ProfileFact::Found(Arc::new(profile)));
+    world
+        .profiles
+        .insert(key, ProfileFact::Found(Arc::new(profile)));
     world.targets = (0..TARGETS).map(|at| target(at, &json!({}))).collect();
     world
 }

@@ -179,7 +179,7 @@ impl Courier {
             self.tally.mismatched(plan.uninterested(view.namespace()));
         }
         for interest in plan.interests(view.namespace()) {
-            if !self.serves(&interest.key) {
+            if !self.serves(interest.key) {
                 continue;
             }
             let verdict = interest.decide(&view);
@@ -219,10 +219,10 @@ impl Courier {
         };
         for interest in plan.interests(&identity.namespace) {
             // To a watch an object is gone as well when it stops to match the labels asked for.
-            if !self.serves(&interest.key) {
+            if !self.serves(interest.key) {
                 continue;
             }
-            if let Some(feed) = self.feed(&interest.key) {
+            if let Some(feed) = self.feed(interest.key) {
                 feed.delete(version, key(identity));
             }
         }
@@ -239,7 +239,7 @@ impl Courier {
         };
         let message = unreadable.error.to_string();
         for interest in plan.interests(&identity.namespace) {
-            if !self.serves(&interest.key) {
+            if !self.serves(interest.key) {
                 continue;
             }
             self.shared.tally.extraction_failed(interest.key.owner);
@@ -252,14 +252,14 @@ impl Courier {
     /// Writes about one object, as part of the listing under way if the target takes part in it.
     fn write(
         &mut self,
-        interest: &Interest,
+        interest: Interest<'_>,
         failures: &PolicyFailures,
         write: impl Fn(&Way<'_>) -> Outcome,
     ) {
-        let Some(feed) = self.feed(&interest.key) else {
+        let Some(feed) = self.feed(interest.key) else {
             return;
         };
-        match self.listings.get(&interest.key) {
+        match self.listings.get(interest.key) {
             Some(listing) => write(&Way::Listing(listing)),
             None => write(&Way::Feed(&feed)),
         };

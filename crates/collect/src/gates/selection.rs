@@ -202,6 +202,15 @@ impl Selection {
         }
     }
 
+    /// Whether the gate of a namespace is the same for all selections of which this is said: only
+    /// what the namespace itself signals counts.
+    pub fn takes_namespaces_alike(&self) -> bool {
+        match &self.objects {
+            Objects::Plain { .. } => true,
+            Objects::Rules(rules) => rules.iter().all(|rule| rule.namespaces.is_empty()),
+        }
+    }
+
     /// Decides about one object of the profile's kind in a namespace the target collects from.
     pub fn decide(&self, gate: &NamespaceGate, object: &ObjectView<'_>) -> Verdict {
         let mut policy_failures = PolicyFailures::default();

@@ -1,7 +1,5 @@
 //! Both kinds of target, seen alike.
 
-use std::sync::Arc;
-
 use kollect_api::selector::LabelSelector;
 use kollect_api::target::ResourceRule;
 use kollect_api::{KollectClusterTarget, KollectTarget};
@@ -14,6 +12,8 @@ use crate::gates::SelectionSpec;
 #[derive(Debug)]
 pub(super) struct Ask<'t> {
     pub(super) key: TargetKey,
+    /// The target's own namespace; empty for cluster targets.
+    pub(super) namespace: &'t str,
     pub(super) suspend: bool,
     pub(super) profile_namespace: &'t str,
     pub(super) profile_name: &'t str,
@@ -26,13 +26,14 @@ pub(super) struct Ask<'t> {
 }
 
 impl<'t> Ask<'t> {
-    /// What a target asks for; nothing if it is being deleted.
-    pub(super) fn of_target(target: &'t Arc<KollectTarget>) -> Option<Self> {
+    /// What a target asks for.
+    pub(super) fn of_target(target: &'t KollectTarget) -> Self {
         let metadata = &target.metadata;
         let spec = &target.spec;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        metadata.deletion_timestamp.is_none().then(|| Ask {
+        Ask {
             key: TargetKey::namespaced(namespace, metadata.name.as_deref().unwrap_or_default()),
+            namespace,
             suspend: spec.suspend,
             profile_namespace: namespace,
             profile_name: spec.profile_ref.trim(),
@@ -47,15 +48,16 @@ impl<'t> Ask<'t> {
                 names: spec.names.clone(),
                 watch_mode: spec.watch_mode,
             },
-        })
+        }
     }
 
-    /// What a cluster target asks for; nothing if it is being deleted.
-    pub(super) fn of_cluster_target(target: &'t Arc<KollectClusterTarget>) -> Option<Self> {
+    /// What a cluster target asks for.
+    pub(super) fn of_cluster_target(target: &'t KollectClusterTarget) -> Self {
         let metadata = &target.metadata;
         let spec = &target.spec;
-        metadata.deletion_timestamp.is_none().then(|| Ask {
+        Ask {
             key: TargetKey::cluster(metadata.name.as_deref().unwrap_or_default()),
+            namespace: "",
             suspend: spec.suspend,
             profile_namespace: spec.profile_ref.namespace(),
             profile_name: spec.profile_ref.name.trim(),
@@ -68,7 +70,7 @@ impl<'t> Ask<'t> {
                 rules: spec.resource_rules.clone(),
                 ..SelectionSpec::default()
             },
-        })
+        }
     }
 
     /// Whether the target says nothing about namespaces.

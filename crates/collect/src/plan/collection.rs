@@ -68,8 +68,8 @@ pub struct Collection {
     pub extraction: Arc<Extraction>,
     /// Which objects.
     pub selection: Arc<Selection>,
-    /// From where.
-    pub reach: Reach,
+    /// From where. Targets that mean the same namespaces share it.
+    pub reach: Arc<Reach>,
 }
 
 impl Collection {

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
 use super::Plan;
-use super::collection::Collection;
+use super::collection::{Collection, Reach};
 use super::key::TargetKey;
 use super::target::{Course, TargetPlan};
 use super::watch::{Watch, WatchScope};
@@ -64,8 +66,13 @@ pub enum Again {
 impl PlanDelta {
     pub(super) fn between(old: &Plan, new: &Plan, limit: usize) -> Self {
         let mut delta = PlanDelta::default();
+        let mut moves = Moves::default();
         for (key, target) in &new.targets {
-            let change = change(old.targets.get(key).map(|plan| &**plan), target);
+            let before = old.targets.get(key);
+            if before.is_some_and(|before| Arc::ptr_eq(before, target)) {
+                continue;
+            }
+            let change = change(before.map(|plan| &**plan), target, &mut moves);
             if let Some(change) = change {
                 delta.targets.insert(key.clone(), change);
             }
@@ -130,14 +137,14 @@ impl PlanDelta {
     }
 }
 
-fn change(old: Option<&TargetPlan>, new: &TargetPlan) -> Option<TargetChange> {
+fn change(old: Option<&TargetPlan>, new: &TargetPlan, moves: &mut Moves) -> Option<TargetChange> {
     let before = old.map(|old| &old.course);
     match (before, &new.course) {
         (Some(Course::Collect(old)), Course::Collect(new)) => {
             if old.resource != new.resource || old.extraction.gvk() != new.extraction.gvk() {
                 return Some(TargetChange::Restart);
             }
-            let revision = revision(old, new);
+            let revision = revision(old, new, moves);
             (revision != Revision::default()).then_some(TargetChange::Revise(revision))
         }
         (_, Course::Collect(_)) => Some(TargetChange::Start),
@@ -147,27 +154,49 @@ fn change(old: Option<&TargetPlan>, new: &TargetPlan) -> Option<TargetChange> {
     }
 }
 
-fn revision(old: &Collection, new: &Collection) -> Revision {
-    let left = old
-        .reach
-        .keys()
-        .filter(|name| !new.reach.contains_key(*name));
-    let again = if old.extraction != new.extraction || old.selection != new.selection {
+fn revision(old: &Collection, new: &Collection, moves: &mut Moves) -> Revision {
+    let moved = moves.between(&old.reach, &new.reach);
+    let other_selection =
+        !Arc::ptr_eq(&old.selection, &new.selection) && old.selection != new.selection;
+    let again = if old.extraction != new.extraction || other_selection {
         Again::Everything
+    } else if moved.changed.is_empty() {
+        Again::Nothing
     } else {
-        let changed = new
-            .reach
-            .iter()
-            .filter(|(name, gate)| old.reach.get(*name) != Some(gate));
-        let changed: BTreeSet<_> = changed.map(|(name, _)| Arc::clone(name)).collect();
-        if changed.is_empty() {
-            Again::Nothing
-        } else {
-            Again::Namespaces(changed)
-        }
+        Again::Namespaces(moved.changed.clone())
     };
     Revision {
-        left: left.cloned().collect(),
+        left: moved.left.clone(),
         again,
+    }
+}
+
+/// How reaches differ, found once for all targets that share them.
+#[derive(Debug, Default)]
+struct Moves(HashMap<(*const Reach, *const Reach), Moved>);
+
+/// How one reach differs from the one before.
+#[derive(Debug, Default)]
+struct Moved {
+    left: BTreeSet<Arc<str>>,
+    /// New, or with another gate.
+    changed: BTreeSet<Arc<str>>,
+}
+
+impl Moves {
+    fn between(&mut self, old: &Arc<Reach>, new: &Arc<Reach>) -> &Moved {
+        let pair = (Arc::as_ptr(old), Arc::as_ptr(new));
+        self.0.entry(pair).or_insert_with(|| {
+            if Arc::ptr_eq(old, new) {
+                return Moved::default();
+            }
+            let left = old.keys().filter(|name| !new.contains_key(*name));
+            let changed = new.iter();
+            let changed = changed.filter(|(name, gate)| old.get(*name) != Some(gate));
+            Moved {
+                left: left.cloned().collect(),
+                changed: changed.map(|(name, _)| Arc::clone(name)).collect(),
+            }
+        })
     }
 }

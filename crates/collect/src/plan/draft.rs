@@ -26,7 +26,8 @@ use super::collection::{Collection, Extraction, Reach};
 use super::degraded::Degradation;
 use super::discovery::KindFact;
 use super::namespaces::{NamespaceIntent, NamespaceListing, Universe, names};
-use super::target::{Course, TargetNamespaces, TargetPlan, TargetState};
+use super::places::{Places, reach};
+use super::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
 use super::world::{ProfileFact, Readable, World};
 use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection, SelectionError};
@@ -35,7 +36,8 @@ use crate::resource::Resource;
 /// What all drafts of one plan share.
 pub(super) struct Drafting<'w> {
     world: &'w World,
-    universe: Universe,
+    universe: &'w Universe,
+    places: Places<'w>,
     scopes: BTreeMap<&'w str, Vec<&'w KollectScope>>,
     /// One per profile, so that targets with the same profile share it.
     extractions: BTreeMap<(String, String), Arc<Extraction>>,
@@ -45,6 +47,9 @@ pub(super) struct Drafting<'w> {
 pub(super) struct Draft {
     pub(super) plan: TargetPlan,
     pub(super) unknown_kind: Option<GroupVersionKind>,
+    /// Nothing was missing, and nothing of the plan before counted: the same inputs give the same
+    /// plan.
+    pub(super) definite: bool,
 }
 
 /// Why a draft ends before a collection is found.
@@ -67,7 +72,11 @@ fn hold<T>(reason: Reason, message: impl Into<String>) -> Result<T, Ended> {
 }
 
 impl<'w> Drafting<'w> {
-    pub(super) fn new(world: &'w World, known: impl Iterator<Item = Arc<Extraction>>) -> Self {
+    pub(super) fn new(
+        world: &'w World,
+        universe: &'w Universe,
+        known: impl Iterator<Item = Arc<Extraction>>,
+    ) -> Self {
         let mut scopes: BTreeMap<&str, Vec<&KollectScope>> = BTreeMap::new();
         if let Readable::Read(all) = &world.scopes {
             for scope in all {
@@ -77,7 +86,8 @@ impl<'w> Drafting<'w> {
         }
         Drafting {
             world,
-            universe: Universe::new(&world.namespaces, &world.settings),
+            universe,
+            places: Places::default(),
             scopes,
             extractions: known
                 .map(|extraction| (profile_key(&extraction.profile), extraction))
@@ -86,7 +96,7 @@ impl<'w> Drafting<'w> {
     }
 
     /// Drafts the plan of one target.
-    pub(super) fn draft(&mut self, ask: &Ask<'_>, previous: Option<&TargetPlan>) -> Draft {
+    pub(super) fn draft(&mut self, ask: &Ask<'w>, previous: Option<&TargetPlan>) -> Draft {
         let mut namespaces = TargetNamespaces::default();
         let ceilings = self.ceilings(ask);
         let found = match &ceilings {
@@ -100,6 +110,7 @@ impl<'w> Drafting<'w> {
                 .and_then(|_| hold(Reason::ScopeLookupFailed, error)),
         };
         let mut unknown_kind = None;
+        let definite = matches!(found, Ok(_) | Err(Ended::Stop(_)));
         let held =
             |namespaces: &mut _| self.hold(ask, ceilings.as_ref().ok(), previous, namespaces);
         let (state, course) = match found {
@@ -108,7 +119,7 @@ impl<'w> Drafting<'w> {
                 (state, Course::Collect(Arc::new(collection)))
             }
             Err(Ended::Stop(degradation)) => {
-                namespaces.effective.clear();
+                namespaces.effective = Names::default();
                 (TargetState::Degraded(degradation), Course::Stop)
             }
             Err(Ended::Hold(state)) => (state, held(&mut namespaces)),
@@ -131,6 +142,7 @@ impl<'w> Drafting<'w> {
                 awaiting: BTreeSet::new(),
             },
             unknown_kind,
+            definite,
         }
     }
 
@@ -186,7 +198,7 @@ impl<'w> Drafting<'w> {
 
     fn collection(
         &mut self,
-        ask: &Ask<'_>,
+        ask: &Ask<'w>,
         ceilings: &Ceilings<'_>,
         previous: Option<&TargetPlan>,
         namespaces: &mut TargetNamespaces,
@@ -203,7 +215,9 @@ impl<'w> Drafting<'w> {
             settings,
         );
         if let Ok(intent) = &intent {
-            *namespaces = self.namespaces(ask, intent, ceilings);
+            let governed = self.scopes.contains_key(ask.namespace);
+            let places = &mut self.places;
+            *namespaces = places.namespaces(ask, governed, intent, ceilings, self.universe);
         }
         let mismatch = check_rules(ask, gvk)?;
         let resource = self.resource(gvk)?;
@@ -220,9 +234,11 @@ impl<'w> Drafting<'w> {
         let selection =
             selection(ask, gvk, previous).or_else(|error| hold(broken, error.to_string()))?;
         let reach = if resource.namespaced {
-            self.reach(&selection, &namespaces.effective)
+            let governed = self.scopes.contains_key(ask.namespace);
+            let places = &mut self.places;
+            places.reach(ask, governed, &selection, namespaces, self.universe)
         } else {
-            Reach::from([("".into(), NamespaceGate::CLUSTER_SCOPED)])
+            cluster_scoped()
         };
         let collection = Collection {
             extraction: self.extraction(profile),
@@ -231,30 +247,6 @@ impl<'w> Drafting<'w> {
             reach,
         };
         Ok((collection, mismatch))
-    }
-
-    /// Matched and effective namespaces. A namespaced target that says nothing about namespaces
-    /// means those its scopes allow, not the whole cluster.
-    fn namespaces(
-        &self,
-        ask: &Ask<'_>,
-        intent: &NamespaceIntent<'_>,
-        ceilings: &Ceilings<'_>,
-    ) -> TargetNamespaces {
-        let open = !ask.is_cluster_target() && ask.names_no_namespace();
-        let mut namespaces = TargetNamespaces::default();
-        for (name, facts) in self.universe.iter() {
-            if !intent.matches(name, facts) || (open && !ceilings.lists(name)) {
-                continue;
-            }
-            namespaces.matched.push(Arc::clone(name));
-            if ceilings.permits(name) {
-                namespaces.effective.push(Arc::clone(name));
-            } else {
-                namespaces.outside_scope.push(Arc::clone(name));
-            }
-        }
-        namespaces
     }
 
     fn resource(&self, gvk: &GroupVersionKind) -> Result<Arc<Resource>, Ended> {
@@ -289,18 +281,6 @@ impl<'w> Drafting<'w> {
         extraction
     }
 
-    fn reach(&self, selection: &Selection, namespaces: &[Arc<str>]) -> Reach {
-        let facts = namespaces
-            .iter()
-            .filter_map(|name| Some((name, self.universe.get(name)?)));
-        facts
-            .map(|(name, facts)| {
-                let gate = selection.namespace_gate(&facts.labels, &facts.annotations);
-                (Arc::clone(name), gate)
-            })
-            .collect()
-    }
-
     /// What was collected before, as far as scopes and exclusions still permit it.
     fn hold(
         &self,
@@ -310,7 +290,7 @@ impl<'w> Drafting<'w> {
         namespaces: &mut TargetNamespaces,
     ) -> Course {
         let Some((plan, held)) = previous.and_then(|plan| Some((plan, plan.collection()?))) else {
-            namespaces.effective.clear();
+            namespaces.effective = Names::default();
             return Course::Wait;
         };
         if self.world.namespaces == NamespaceListing::Unread {
@@ -323,7 +303,7 @@ impl<'w> Drafting<'w> {
                 || (!held.resource.namespaced && ceilings.refuses_cluster_scoped(gvk).is_some())
         });
         if refused {
-            namespaces.effective.clear();
+            namespaces.effective = Names::default();
             return Course::Stop;
         }
         let excluded = |name: &str| {
@@ -334,20 +314,24 @@ impl<'w> Drafting<'w> {
         };
         let mut collection = Collection::clone(held);
         if held.resource.namespaced {
-            let mut effective = plan.namespaces.effective.clone();
-            effective.retain(|name| {
+            let effective = plan.namespaces.effective.iter().filter(|name| {
                 self.universe.get(name).is_some()
                     && ceilings.is_none_or(|ceilings| ceilings.permits(name))
                     && !excluded(name)
             });
-            collection.reach = self.reach(&held.selection, &effective);
+            namespaces.effective = effective.cloned().collect();
             namespaces.matched.clone_from(&plan.namespaces.matched);
-            namespaces.effective = effective;
+            let reach = reach(&held.selection, &namespaces.effective, self.universe);
+            collection.reach = Arc::new(reach);
         } else {
-            collection.reach = Reach::from([("".into(), NamespaceGate::CLUSTER_SCOPED)]);
+            collection.reach = cluster_scoped();
         }
         Course::Collect(Arc::new(collection))
     }
+}
+
+fn cluster_scoped() -> Arc<Reach> {
+    Arc::new(Reach::from([("".into(), NamespaceGate::CLUSTER_SCOPED)]))
 }
 
 fn profile_key(profile: &KollectProfile) -> (String, String) {

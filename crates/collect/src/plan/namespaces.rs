@@ -35,7 +35,7 @@ pub enum NamespaceListing {
 }
 
 /// The namespaces that targets may mean at all.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Universe(BTreeMap<Arc<str>, NamespaceFacts>);
 
 impl Universe {

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
-use super::collection::Collection;
+use super::collection::{Collection, Reach};
 use super::key::TargetKey;
 use super::target::TargetPlan;
 use super::watch::{Content, Watch, WatchScope};
@@ -24,23 +24,32 @@ pub struct ResourcePlan {
     /// Decodes what its targets look at, and nothing else.
     pub projection: Arc<Projection>,
     targets: Vec<Arc<TargetPlan>>,
-    interests: HashMap<Arc<str>, Box<[Interest]>>,
+    groups: Vec<Group>,
+    /// Which groups collect from a namespace.
+    by_namespace: HashMap<Arc<str>, Box<[usize]>>,
+}
+
+/// The targets that share a reach.
+#[derive(Debug)]
+struct Group {
+    reach: Arc<Reach>,
+    members: Vec<(TargetKey, Arc<Collection>)>,
 }
 
 /// One target that collects from one namespace.
-#[derive(Debug, Clone)]
-pub struct Interest {
+#[derive(Debug, Clone, Copy)]
+pub struct Interest<'p> {
     /// The target.
-    pub key: TargetKey,
+    pub key: &'p TargetKey,
     /// What it collects.
-    pub collection: Arc<Collection>,
-    gate: NamespaceGate,
+    pub collection: &'p Arc<Collection>,
+    gate: &'p NamespaceGate,
 }
 
-impl Interest {
+impl Interest<'_> {
     /// Decides whether the target takes an object of the namespace.
     pub fn decide(&self, object: &ObjectView<'_>) -> Verdict {
-        self.collection.selection.decide(&self.gate, object)
+        self.collection.selection.decide(self.gate, object)
     }
 }
 
@@ -71,40 +80,60 @@ impl ResourcePlan {
                 kept.cloned().unwrap_or(wanted)
             })
             .collect();
-        let mut interests: HashMap<Arc<str>, Vec<Interest>> = HashMap::new();
-        for target in &targets {
-            let Some(collection) = target.collection() else {
-                continue;
-            };
-            for (namespace, gate) in &collection.reach {
-                interests.entry_ref(namespace).or_default().push(Interest {
-                    key: target.key.clone(),
-                    collection: Arc::clone(collection),
-                    gate: gate.clone(),
-                });
+        let groups = groups(&targets);
+        let mut by_namespace: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
+        for (at, group) in groups.iter().enumerate() {
+            for namespace in group.reach.keys() {
+                by_namespace.entry_ref(namespace).or_default().push(at);
             }
         }
+        let by_namespace = by_namespace.into_iter();
         ResourcePlan {
             resource,
             watches,
             projection: Arc::new(projection),
             targets,
-            interests: interests
-                .into_iter()
-                .map(|(namespace, interests)| (namespace, interests.into()))
+            groups,
+            by_namespace: by_namespace
+                .map(|(namespace, groups)| (namespace, groups.into()))
                 .collect(),
         }
     }
 
+    /// Whether this plan is made of these targets and watches these scopes.
+    pub(super) fn is_of(&self, targets: &[Arc<TargetPlan>], scopes: &BTreeSet<WatchScope>) -> bool {
+        let same = |(a, b): (&Arc<TargetPlan>, &Arc<TargetPlan>)| Arc::ptr_eq(a, b);
+        self.targets.len() == targets.len()
+            && self.targets.iter().zip(targets).all(same)
+            && self.watches.iter().map(|watch| &watch.scope).eq(scopes)
+    }
+
     /// The targets that collect from this namespace (the empty name for cluster-scoped objects).
     /// No other target needs to hear about its objects.
-    pub fn interests(&self, namespace: &str) -> &[Interest] {
-        self.interests.get(namespace).map_or(&[], |all| all)
+    pub fn interests(&self, namespace: &str) -> impl Iterator<Item = Interest<'_>> {
+        self.groups_in(namespace).flat_map(|(group, gate)| {
+            group.members.iter().map(move |(key, collection)| Interest {
+                key,
+                collection,
+                gate,
+            })
+        })
     }
 
     /// How many targets of this resource do not collect from this namespace.
     pub fn uninterested(&self, namespace: &str) -> usize {
-        self.targets.len() - self.interests(namespace).len()
+        let interested = self
+            .groups_in(namespace)
+            .map(|(group, _)| group.members.len());
+        self.targets.len() - interested.sum::<usize>()
+    }
+
+    fn groups_in(&self, namespace: &str) -> impl Iterator<Item = (&Group, &NamespaceGate)> {
+        let groups = self.by_namespace.get_key_value(namespace);
+        groups.into_iter().flat_map(|(namespace, groups)| {
+            let groups = groups.iter().map(|at| &self.groups[*at]);
+            groups.filter_map(|group| Some((group, group.reach.get(namespace)?)))
+        })
     }
 
     /// The targets whose rows a list of this scope can confirm or sweep.
@@ -125,6 +154,29 @@ impl ResourcePlan {
     }
 }
 
+/// Targets by their reach, in the order in which they come.
+fn groups(targets: &[Arc<TargetPlan>]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut known: HashMap<*const Reach, usize> = HashMap::new();
+    for target in targets {
+        let Some(collection) = target.collection() else {
+            continue;
+        };
+        let at = *known
+            .entry(Arc::as_ptr(&collection.reach))
+            .or_insert_with(|| {
+                groups.push(Group {
+                    reach: Arc::clone(&collection.reach),
+                    members: Vec::new(),
+                });
+                groups.len() - 1
+            });
+        let member = (target.key.clone(), Arc::clone(collection));
+        groups[at].members.push(member);
+    }
+    groups
+}
+
 /// The label selector that all collections ask for, if they agree on one.
 fn common_selector<'c>(
     mut collections: impl Iterator<Item = &'c Arc<Collection>>,
@@ -142,10 +194,13 @@ pub(super) fn projection<'c>(collections: impl Iterator<Item = &'c Collection>) 
         kind: String::new(),
     };
     let mut reads = Vec::new();
+    let mut profiles = HashSet::new();
     for collection in collections {
         object_type = collection.extraction.gvk().into();
-        reads.push(collection.extraction.extractor.reads());
         reads.push(collection.selection.reads());
+        if profiles.insert(Arc::as_ptr(&collection.extraction)) {
+            reads.push(collection.extraction.extractor.reads());
+        }
     }
     Projection::new(object_type, reads)
 }

@@ -66,7 +66,7 @@ impl TargetPlan {
             return;
         };
         let unserved = |name: &&Arc<str>| !width.serves(name);
-        if collection.reach.keys().all(|name| width.serves(name)) {
+        if !collection.reach.keys().any(|name| !width.serves(name)) {
             return;
         }
         for name in collection.reach.keys().filter(unserved) {
@@ -99,9 +99,8 @@ impl TargetPlan {
         if let (Some(trouble), TargetState::Collecting) = (trouble, &self.state) {
             self.state = TargetState::Degraded(trouble);
         }
-        Arc::make_mut(collection)
-            .reach
-            .retain(|name, _| width.serves(name));
+        let reach = &mut Arc::make_mut(collection).reach;
+        Arc::make_mut(reach).retain(|name, _| width.serves(name));
     }
 
     /// What is wrong, if anything.
@@ -134,15 +133,18 @@ impl TargetPlan {
     }
 }
 
-/// The namespaces of a target, sorted and unique.
+/// Names of namespaces, sorted and unique. Targets that mean the same ones share them.
+pub type Names = Arc<[Arc<str>]>;
+
+/// The namespaces of a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TargetNamespaces {
     /// Those the target asks for: `status.matchedNamespaces`.
-    pub matched: Vec<Arc<str>>,
+    pub matched: Names,
     /// Those left after scopes: `status.effectiveNamespaces`.
-    pub effective: Vec<Arc<str>>,
+    pub effective: Names,
     /// Those asked for that a scope took away.
-    pub outside_scope: Vec<Arc<str>>,
+    pub outside_scope: Names,
     /// Those effective that the operator may not list or watch. The empty name stands for a
     /// cluster-scoped resource.
     pub forbidden: Vec<Arc<str>>,

@@ -19,7 +19,7 @@ use super::subscriber::Subscriber;
 use super::sync::Sync;
 use super::validity::Validity;
 use crate::gates::{PolicyFailures, Version};
-use crate::plan::{Collection, Epoch, Revision, TargetKey, WatchScope};
+use crate::plan::{Collection, Epoch, Revision, TargetKey, TargetPlan, WatchScope};
 
 /// In how many parts the objects of a target are kept; writers of different parts do not meet.
 const STRIPES: usize = 8;
@@ -48,6 +48,8 @@ pub(super) struct TargetRows {
     interning: Mutex<Interning>,
     subscribers: RwLock<Vec<Arc<Subscriber>>>,
     sync: Mutex<Sync>,
+    /// The plan that `sync` follows, while the target is not complete.
+    expected: Mutex<Option<Arc<TargetPlan>>>,
     listings: AtomicU32,
     pub(super) failures: Mutex<Failures>,
     pub(super) policy_failures: Mutex<PolicyLog>,
@@ -113,6 +115,7 @@ impl TargetRows {
             interning: Mutex::default(),
             subscribers: RwLock::default(),
             sync: Mutex::new(sync),
+            expected: Mutex::default(),
             listings: AtomicU32::new(0),
             failures: Mutex::default(),
             policy_failures: Mutex::default(),
@@ -288,9 +291,20 @@ impl TargetRows {
         news
     }
 
-    /// The namespaces that must have been listed before the target is complete.
-    pub(super) fn expect(&self, namespaces: BTreeSet<Arc<str>>) -> News {
-        let completed = lock(&self.sync).expect(namespaces);
+    /// Follows the plan of the target in what must have been listed before it is complete.
+    pub(super) fn expect(&self, plan: &Arc<TargetPlan>) -> News {
+        let mut sync = lock(&self.sync);
+        let mut expected = lock(&self.expected);
+        let same = expected.as_ref().is_some_and(|old| Arc::ptr_eq(old, plan));
+        if sync.is_complete() || same {
+            return News::default();
+        }
+        let Some(namespaces) = super::expected(plan) else {
+            return News::default();
+        };
+        let completed = sync.expect(namespaces);
+        *expected = (!completed).then(|| Arc::clone(plan));
+        drop((sync, expected));
         if completed {
             self.completed()
         } else {

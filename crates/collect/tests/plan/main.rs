@@ -4,6 +4,7 @@ mod access;
 mod delta;
 mod metadata;
 mod namespaces;
+mod reuse;
 mod states;
 #[path = "../plan_support/mod.rs"]
 mod support;

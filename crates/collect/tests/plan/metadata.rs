@@ -206,7 +206,7 @@ fn c_38_an_event_visits_only_targets_of_its_namespace() {
         .expect("it is watched");
     for (namespace, interested, uninterested) in [("team-a", 2, 1), ("team-b", 2, 1), ("x", 0, 3)] {
         assert_eq!(
-            resource.interests(namespace).len(),
+            resource.interests(namespace).count(),
             interested,
             "{namespace}"
         );

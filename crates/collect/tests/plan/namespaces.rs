@@ -65,8 +65,8 @@ fn world_of(table: &Table, vector: &Vector) -> World {
 fn check(vector: &Vector, target: &TargetPlan) {
     let id = &vector.id;
     let effective = vector.effective.as_ref().unwrap_or(&vector.matched);
-    assert_eq!(names(&target.namespaces.matched), vector.matched, "{id}");
-    assert_eq!(names(&target.namespaces.effective), *effective, "{id}");
+    assert_eq!(names(&*target.namespaces.matched), vector.matched, "{id}");
+    assert_eq!(names(&*target.namespaces.effective), *effective, "{id}");
     let reason = target.degradation().map(|d| d.reason.as_str());
     assert_eq!(reason, vector.degraded.as_deref(), "{id}");
     match target.collection() {

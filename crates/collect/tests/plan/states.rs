@@ -145,7 +145,7 @@ fn check(context: &str, target: &TargetPlan, expected: &Expected) {
         (&namespaces.outside_scope, &expected.outside),
     ] {
         if let Some(expected) = expected {
-            assert_eq!(names(found), *expected, "{context}");
+            assert_eq!(names(&**found), *expected, "{context}");
         }
     }
     let reach = target.collection().map(|c| names(c.reach.keys()));
@@ -153,7 +153,7 @@ fn check(context: &str, target: &TargetPlan, expected: &Expected) {
         assert_eq!(reach.as_ref(), Some(expected), "{context}");
     }
     if !namespaces.effective.is_empty() {
-        assert_eq!(reach, Some(names(&namespaces.effective)), "{context}");
+        assert_eq!(reach, Some(names(&*namespaces.effective)), "{context}");
     }
     if let Some(rules) = expected.rules {
         assert_eq!(target.active_rules, rules, "{context}");

@@ -314,8 +314,8 @@ impl Shell {
         if let Some(plan) = resource {
             for object in self.server.objects(&plan.resource) {
                 let view = ObjectView::new(object);
-                let interests = plan.interests(view.namespace()).iter();
-                for interest in interests.filter(|interest| interest.key == *key) {
+                let interests = plan.interests(view.namespace());
+                for interest in interests.filter(|interest| interest.key == key) {
                     if !interest.decide(&view).collects() {
                         continue;
                     }
@@ -430,7 +430,7 @@ fn decide(
         let decoded = decoded.expect("it is an object");
         let view = ObjectView::new(decoded.value());
         for interest in resource.interests(view.namespace()) {
-            let Some(feed) = source.feeds.get(&interest.key) else {
+            let Some(feed) = source.feeds.get(interest.key) else {
                 continue;
             };
             let verdict = interest.decide(&view);
@@ -447,7 +447,7 @@ fn decide(
             } else {
                 Decided::Skip
             };
-            let listing = listings.get(&interest.key).cloned();
+            let listing = listings.get(interest.key).cloned();
             writes.push((Arc::clone(feed), listing, decided));
         }
     }
