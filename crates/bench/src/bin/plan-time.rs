@@ -81,7 +81,7 @@ fn report(what: &str, before: &Plan, world: &World) -> Duration {
         .collect();
     times.sort();
     let median = times[ROUNDS / 2];
-    println!("{:>12.3?}  {what}", median);
+    println!("{median:>12.3?}  {what}");
     median
 }
 
