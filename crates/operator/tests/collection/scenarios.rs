@@ -312,6 +312,8 @@ fn rights_that_go_and_come_back_take_the_rows_along() -> Result<()> {
         "kollectscopes",
         "kollectclusterscopes",
         "kollectinventories",
+        "kollectclusterinventories",
+        "kollectconnectiontests",
         "kollectsnapshotsinks",
         "kollectdatabasesinks",
         "kollecteventsinks",
