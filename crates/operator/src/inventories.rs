@@ -560,11 +560,12 @@ impl Object {
         where
             K: writer::ApiOf + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
         {
-            if add {
+            let written = if add {
                 writer::add_finalizer(client, object, name).await
             } else {
                 writer::remove_finalizer(client, object, name).await
-            }
+            };
+            written.map(drop)
         }
         match self {
             Object::Namespaced(inventory) => {
@@ -582,11 +583,13 @@ impl Object {
         match self {
             Object::Namespaced(inventory) => {
                 let status = KollectInventoryStatus::from(status.clone());
-                writer::write_status(client, &**inventory, &status).await
+                let written = writer::write_status(client, &**inventory, &status).await;
+                written.map(drop)
             }
             Object::Cluster(inventory) => {
                 let status = KollectClusterInventoryStatus::from(status.clone());
-                writer::write_status(client, &**inventory, &status).await
+                let written = writer::write_status(client, &**inventory, &status).await;
+                written.map(drop)
             }
         }
     }

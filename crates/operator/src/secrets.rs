@@ -9,9 +9,8 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Secret;
-use kollect_api::GroupVersionKind;
 use kollect_collect::{
-    discovery::Resource as Served,
+    Resource,
     watch::{Class, Handle, Scope, Server, Source, Subject, View},
 };
 use kollect_sinks::secret::SecretData;
@@ -54,7 +53,7 @@ struct Watched {
 /// Watches Secrets by name.
 pub struct Secrets {
     server: Arc<Server>,
-    resource: Arc<Served>,
+    resource: Arc<Resource>,
     changed: Arc<Bell>,
     stop: CancellationToken,
     watched: Mutex<BTreeMap<Key, Watched>>,
@@ -65,11 +64,11 @@ impl Secrets {
     pub fn new(server: Arc<Server>, changed: Arc<Bell>, stop: &CancellationToken) -> Self {
         Self {
             server,
-            resource: Arc::new(Served {
-                kind: GroupVersionKind::new("", "v1", "Secret"),
+            resource: Arc::new(Resource {
+                group: String::new(),
+                version: "v1".to_owned(),
                 plural: "secrets".to_owned(),
                 namespaced: true,
-                verbs: vec!["list".to_owned(), "watch".to_owned()],
             }),
             changed,
             stop: stop.clone(),

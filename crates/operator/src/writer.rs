@@ -68,12 +68,12 @@ where
     write_status_of::<K, S>(client, object.meta(), status).await
 }
 
-/// Replaces the status of the object that has this metadata.
+/// Replaces the status of the object that has this metadata. Returns the object as it is then.
 pub async fn write_status_of<K, S>(
     client: &Client,
     meta: &ObjectMeta,
     status: &S,
-) -> kube::Result<()>
+) -> kube::Result<K>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
     S: Serialize + Debug,

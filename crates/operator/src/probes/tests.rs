@@ -241,7 +241,8 @@ async fn run(
     };
     let now = Time(Timestamp::now());
     let status = status(test.metadata.generation, &outcome, &now);
-    writer::write_status(client, test, &status).await
+    let written = writer::write_status(client, test, &status).await;
+    written.map(drop)
 }
 
 fn find(
