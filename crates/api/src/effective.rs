@@ -10,7 +10,7 @@ use crate::{
     scope::Ceiling,
     sink::{
         SinkCommon, SinkType,
-        common::{Format, ProvisioningMode},
+        common::{Compression, Format, ProvisioningMode},
         snapshot::{ObjectStore, ObjectStoreFormat},
     },
 };
@@ -73,6 +73,36 @@ pub fn format(type_: SinkType, common: &SinkCommon, object_store: Option<&Object
             })
         })
         .unwrap_or(type_.formats()[0])
+}
+
+/// The compression of documents. Text in object stores is compressed as a whole, Parquet inside;
+/// in Git, which compresses by itself, and elsewhere nothing is.
+pub fn compression(type_: SinkType, common: &SinkCommon, format: Format) -> Compression {
+    let asked = asked_compression(common);
+    let possible = match format {
+        _ if !matches!(type_, SinkType::S3 | SinkType::Gcs) => false,
+        Format::Parquet => true,
+        _ => asked != Compression::Snappy,
+    };
+    if possible { asked } else { Compression::None }
+}
+
+/// A compression that was asked for and has no effect.
+pub fn ignored_compression(
+    type_: SinkType,
+    common: &SinkCommon,
+    format: Format,
+) -> Option<Compression> {
+    let asked = asked_compression(common);
+    (compression(type_, common, format) != asked).then_some(asked)
+}
+
+fn asked_compression(common: &SinkCommon) -> Compression {
+    common
+        .serialization
+        .as_ref()
+        .and_then(|serialization| serialization.compression)
+        .unwrap_or(Compression::None)
 }
 
 /// Who creates destinations.
@@ -171,5 +201,30 @@ mod tests {
             serde_json::from_value(serde_json::json!({"serialization": {"format": "csv"}}))
                 .unwrap();
         assert_eq!(format(SinkType::S3, &csv, Some(&parquet)), Format::Csv);
+    }
+
+    #[test]
+    fn compression_counts_where_it_can_be_applied() {
+        use Compression::{Gzip, None as Nothing, Snappy, Zstd};
+        let common = |compression: Compression| -> SinkCommon {
+            serde_json::from_value(serde_json::json!({
+                "serialization": {"compression": compression.as_str()},
+            }))
+            .unwrap()
+        };
+        for (type_, format, asked, effective) in [
+            (SinkType::S3, Format::Json, Gzip, Gzip),
+            (SinkType::Gcs, Format::Csv, Zstd, Zstd),
+            (SinkType::S3, Format::Json, Snappy, Nothing),
+            (SinkType::S3, Format::Parquet, Snappy, Snappy),
+            (SinkType::Git, Format::Yaml, Gzip, Nothing),
+            (SinkType::Kafka, Format::Json, Gzip, Nothing),
+            (SinkType::S3, Format::Json, Nothing, Nothing),
+        ] {
+            let common = common(asked);
+            assert_eq!(compression(type_, &common, format), effective);
+            let ignored = (asked != effective).then_some(asked);
+            assert_eq!(ignored_compression(type_, &common, format), ignored);
+        }
     }
 }

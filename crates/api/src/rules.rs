@@ -21,7 +21,7 @@ mod reference;
 mod scope;
 mod sink;
 mod target;
-mod template;
+pub mod template;
 
 pub use ceilings::{
     outside_cluster_scoped, outside_kinds, outside_namespaces, outside_secret_export,

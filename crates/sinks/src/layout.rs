@@ -1,1 +1,288 @@
 //! Rows as files: formats, paths, indexes.
+//!
+//! Snapshot sinks hold an inventory as files, in a repository or a bucket. This module decides
+//! which files there are and what is in them; it is pure and looks at what is there already only
+//! through [`Held`].
+//!
+//! ```text
+//! spec ─> Layout ─┬─> render ─> files of all rows ────────┬─> plan ─> writes, removals
+//!                 └─> Places + Delta ─> files that change ┘     ^
+//!                                             what is there: Held, ownership
+//! ```
+//!
+//! | Module | Its one job |
+//! | --- | --- |
+//! | [`path`], [`segment`], `template` | safe paths, names in them, templates |
+//! | `yaml`, `scalar`, `json`, [`csv`] | one text per value |
+//! | [`manifest`], `content` | rows that carry their object; what one file holds |
+//! | [`body`] | bytes, a piece at a time, compressed if asked for |
+//! | `document`, `index`, [`set`] | files that hold or list all rows |
+//! | [`places`] | which row stands where; who gives way |
+//! | [`render`] | files of all rows, files of a change |
+//! | [`ownership`], [`plan`] | whose files these are; what to write and what to remove |
+//! | [`preview`] | what a layout would look like |
+
+pub mod body;
+mod content;
+pub mod csv;
+mod document;
+mod error;
+mod held;
+mod index;
+mod json;
+pub mod manifest;
+pub mod path;
+pub mod places;
+pub mod render;
+mod scalar;
+pub mod segment;
+pub mod set;
+mod template;
+mod yaml;
+
+use jiff::Timestamp;
+use kollect_api::{
+    effective,
+    rules::template::{Placeholder, Template},
+    sink::{
+        KollectSnapshotSinkSpec, SinkType,
+        common::{Compression, Format, LayoutContent, LayoutMode},
+    },
+};
+use kollect_inventory::Snapshot;
+
+pub use body::{Body, File};
+pub use csv::Column;
+pub use error::LayoutError;
+pub use held::{Held, Nothing};
+pub use manifest::Embedding;
+pub use path::RepoPath;
+pub use places::Places;
+pub use render::{Changes, Rendering};
+
+use crate::sink::{Delivery, InventoryId};
+use crate::spec::SinkSpec;
+use content::Content;
+use places::Rule;
+use template::{Fixed, Naming};
+
+/// Paths of documents and indexes.
+const DOCUMENT_TEMPLATE: &str = "inventory/{namespace}/{name}{extension}";
+/// Paths of rows.
+const ROW_TEMPLATE: &str = "{cluster}/{sourceNamespace}/{kind}/{sourceName}{extension}";
+/// The cluster's name where none is given.
+const DEFAULT_CLUSTER: &str = "default";
+
+/// How one sink turns rows into files: format, templates, mode and content, decided once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    sink_type: SinkType,
+    format: Format,
+    compression: Compression,
+    /// As it is given; may be empty.
+    cluster: String,
+    mode: Option<LayoutMode>,
+    content: Option<LayoutContent>,
+    documents: Template,
+    rows: Template,
+    index: Template,
+    index_enabled: Option<bool>,
+    naming: Naming,
+    prune: bool,
+    columns: Vec<Column>,
+}
+
+/// What one delivery says about itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Header<'a> {
+    /// The inventory.
+    pub inventory: &'a InventoryId,
+    /// `metadata.generation` of the inventory.
+    pub generation: i64,
+    /// When the delivery began.
+    pub at: Timestamp,
+    /// The size above which documents are split into parts.
+    pub max_document_bytes: Option<u64>,
+    /// What is known of the profiles behind the rows.
+    pub embedding: &'a Embedding,
+}
+
+impl<'a> Header<'a> {
+    /// The header of a delivery of which nothing else is known.
+    pub fn of(delivery: &'a Delivery) -> Self {
+        Header {
+            inventory: &delivery.inventory,
+            generation: delivery.generation,
+            at: delivery.at,
+            max_document_bytes: delivery.max_document_bytes,
+            embedding: &Embedding::Unknown,
+        }
+    }
+}
+
+impl Layout {
+    /// Reads the layout of a sink.
+    pub fn new(spec: &SinkSpec) -> Result<Self, LayoutError> {
+        match spec {
+            SinkSpec::Snapshot(spec) => Self::of_snapshot(spec),
+            SinkSpec::Database(_) | SinkSpec::Event(_) => Err(LayoutError::NotFiles),
+        }
+    }
+
+    /// Reads the layout of a snapshot sink.
+    pub fn of_snapshot(spec: &KollectSnapshotSinkSpec) -> Result<Self, LayoutError> {
+        let common = &spec.common;
+        let sink_type = SinkType::from(spec.type_);
+        let store = spec.object_store.as_ref();
+        let format = effective::format(sink_type, common, store);
+        let layout = common.layout.as_ref();
+        let index = layout.and_then(|layout| layout.index.as_ref());
+        let documents = |field, text: Option<&String>| {
+            read(field, text, DOCUMENT_TEMPLATE, Template::of_documents)
+        };
+        Ok(Layout {
+            sink_type,
+            format,
+            compression: effective::compression(sink_type, common, format),
+            cluster: common
+                .cluster
+                .as_deref()
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+            mode: layout.and_then(|layout| layout.mode),
+            content: layout.and_then(|layout| layout.content),
+            documents: documents("spec.pathTemplate", common.path_template.as_ref())?,
+            rows: read(
+                "spec.layout.pathTemplate",
+                layout.and_then(|layout| layout.path_template.as_ref()),
+                ROW_TEMPLATE,
+                Template::of_rows,
+            )?,
+            index: documents(
+                "spec.layout.index.pathTemplate",
+                index.and_then(|index| index.path_template.as_ref()),
+            )?,
+            index_enabled: index.and_then(|index| index.enabled),
+            naming: Naming::new(layout.and_then(|layout| layout.filename.as_ref())),
+            prune: spec.git.as_ref().and_then(|git| git.prune).unwrap_or(false),
+            columns: csv::columns(store.map_or(&[][..], |store| &store.hot_attributes))?,
+        })
+    }
+
+    /// The format of all files.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What the format calls itself where a backend wants to know.
+    pub fn content_type(&self) -> &'static str {
+        body::content_type(self.format)
+    }
+
+    /// The compression of documents.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// The columns of formats that have them.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The cluster's name as files show it.
+    pub fn cluster(&self) -> &str {
+        match &*self.cluster {
+            "" => DEFAULT_CLUSTER,
+            cluster => cluster,
+        }
+    }
+
+    /// The mode, as far as it does not depend on rows: without a mode an inventory of nothing but
+    /// objects becomes a tree of manifests.
+    pub fn mode(&self, embedding: &Embedding, rows: &Snapshot) -> LayoutMode {
+        match self.mode {
+            Some(mode) => mode,
+            None if self.sink_type.is_git() && embedding.is_everywhere(rows) => {
+                LayoutMode::PerResource
+            }
+            None => LayoutMode::Document,
+        }
+    }
+
+    /// Whether this layout can only be written from all rows. A tree without an index can be
+    /// written from changes: one changed row is one changed file.
+    ///
+    /// An index cannot, because it carries the checksum of all rows; nor can a document, nor rows
+    /// whose paths carry a generation, nor a layout that looks at the rows to find its mode.
+    pub fn needs_everything(&self) -> bool {
+        match self.mode {
+            None | Some(LayoutMode::Document) => true,
+            Some(mode) => self.has_index(mode) || self.rows.contains(Placeholder::Generation),
+        }
+    }
+
+    /// Whether files of an earlier export that are no longer produced are removed, whatever they
+    /// are. Otherwise documents of earlier generations stay, if their path says the generation.
+    pub fn prunes(&self, mode: LayoutMode) -> bool {
+        mode != LayoutMode::Document || self.prune
+    }
+
+    fn has_index(&self, mode: LayoutMode) -> bool {
+        match mode {
+            LayoutMode::Document => false,
+            LayoutMode::PerResource => self.index_enabled.unwrap_or(false),
+            LayoutMode::Split => self.index_enabled.unwrap_or(true),
+        }
+    }
+
+    fn fixed<'a>(&'a self, inventory: &'a InventoryId, generation: i64) -> Fixed<'a> {
+        Fixed {
+            cluster: self.cluster(),
+            inventory,
+            generation,
+            extension: extension(self.format),
+            naming: self.naming,
+        }
+    }
+
+    fn rule<'a>(&'a self, header: &Header<'a>) -> Rule<'a> {
+        Rule {
+            fixed: self.fixed(header.inventory, header.generation),
+            template: &self.rows,
+            ending: template::ending(&self.rows, extension(self.format)),
+            content: Content {
+                asked: self.content,
+                format: self.format,
+                embedding: header.embedding,
+            },
+        }
+    }
+}
+
+/// A template as it is set, or the default.
+fn read(
+    field: &'static str,
+    text: Option<&String>,
+    default: &str,
+    parse: fn(&str) -> Result<Template, String>,
+) -> Result<Template, LayoutError> {
+    let template = text
+        .map_or(Ok(Template::default()), |text| parse(text))
+        .map_err(|detail| LayoutError::Template { field, detail })?;
+    if !template.is_empty() {
+        return Ok(template);
+    }
+    parse(default).map_err(|detail| LayoutError::Template { field, detail })
+}
+
+/// What paths of a format end in.
+fn extension(format: Format) -> &'static str {
+    match format {
+        Format::Json => ".json",
+        Format::Yaml => ".yaml",
+        Format::Ndjson => ".ndjson",
+        Format::Csv => ".csv",
+        Format::Parquet => ".parquet",
+    }
+}

@@ -477,6 +477,13 @@ fn snapshot_warnings(spec: &KollectSnapshotSinkSpec, findings: &mut Findings) {
         settings: &Settings::default(),
     };
     sink.common_warnings(findings);
+    if let Some(compression) = effective::ignored_compression(type_, common, format) {
+        findings.warn(format!(
+            "spec.serialization.compression {} is ignored: {type_} sinks do not compress {} that way",
+            compression.as_str(),
+            format.as_str()
+        ));
+    }
     if format == Format::Parquet {
         findings.warn("parquet files hold typed columns plus the attributes as JSON");
     }
@@ -506,10 +513,11 @@ fn snapshot_warnings(spec: &KollectSnapshotSinkSpec, findings: &mut Findings) {
             ));
         }
         let layout = common.layout.as_ref();
-        if layout.is_some_and(|layout| layout.content == LayoutContent::Manifest) {
+        if layout.is_some_and(|layout| layout.content == Some(LayoutContent::Manifest)) {
             findings.warn("spec.layout.content manifest needs profiles with export.mode Resource");
         }
-        if layout.is_some_and(|layout| layout.mode != LayoutMode::Document) {
+        let mode = layout.and_then(|layout| layout.mode);
+        if mode.is_some_and(|mode| mode != LayoutMode::Document) {
             findings.warn(
                 "spec.layout.mode perResource and split always prune: files of vanished rows are removed",
             );

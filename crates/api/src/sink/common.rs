@@ -188,6 +188,18 @@ pub enum Compression {
     Zstd,
 }
 
+impl Compression {
+    /// The word used in `serialization.compression`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Snappy => "snappy",
+            Compression::Zstd => "zstd",
+        }
+    }
+}
+
 /// Format of documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -202,11 +214,10 @@ pub struct Serialization {
 }
 
 /// One file or many.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LayoutMode {
     /// One file for the inventory.
-    #[default]
     Document,
     /// One file per row.
     PerResource,
@@ -214,12 +225,22 @@ pub enum LayoutMode {
     Split,
 }
 
+impl LayoutMode {
+    /// The word used in `layout.mode`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LayoutMode::Document => "document",
+            LayoutMode::PerResource => "perResource",
+            LayoutMode::Split => "split",
+        }
+    }
+}
+
 /// What each file holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LayoutContent {
     /// The row.
-    #[default]
     Item,
     /// Its attributes alone.
     Attributes,
@@ -227,18 +248,29 @@ pub enum LayoutContent {
     Manifest,
 }
 
+impl LayoutContent {
+    /// The word used in `layout.content`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LayoutContent::Item => "item",
+            LayoutContent::Attributes => "attributes",
+            LayoutContent::Manifest => "manifest",
+        }
+    }
+}
+
 /// Layout of files in a repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Layout {
     /// `document`: one file; `perResource`: one file per row; `split`: an index and one file per
-    /// row.
-    #[serde(default)]
-    pub mode: LayoutMode,
+    /// row. Without it: `perResource` if every row carries an exported object, else `document`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<LayoutMode>,
     /// What each file holds: the whole row (`item`), its `attributes`, or the exported object as a
-    /// `manifest`.
-    #[serde(default)]
-    pub content: LayoutContent,
+    /// `manifest`. Without it: `manifest` for rows that carry an exported object, else `item`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<LayoutContent>,
     /// Path of each row's file. Placeholders: `{cluster}`, `{namespace}`, `{name}`,
     /// `{targetNamespace}`, `{targetName}`, `{sourceNamespace}`, `{sourceName}`, `{group}`,
     /// `{kind}`, `{uid}`, `{generation}`, `{extension}`.

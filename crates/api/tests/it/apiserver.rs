@@ -175,12 +175,6 @@ fn defaults_of(kind: &str) -> Vec<(&'static str, Value)> {
             ("/sinkNamespace", json!("kollect-system")),
             ("/dedupe", json!("keepAll")),
         ],
-        "kollectsnapshotsink" => {
-            vec![
-                ("/layout/mode", json!("document")),
-                ("/layout/content", json!("item")),
-            ]
-        }
         "kollectconnectiontest" => vec![("/ttlSecondsAfterFinished", json!(300))],
         _ => Vec::new(),
     }
@@ -201,7 +195,7 @@ fn defaults_apply_where_the_parent_is_given() {
         (
             "KollectSnapshotSink",
             json!({"type": "git", "layout": {}}),
-            json!({"type": "git", "layout": {"mode": "document", "content": "item"}}),
+            json!({"type": "git", "layout": {}}),
         ),
         (
             "KollectConnectionTest",

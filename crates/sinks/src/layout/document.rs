@@ -1,0 +1,273 @@
+//! Documents: all rows in one file, or in several of bounded size.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kollect_api::sink::common::{Compression, Format};
+use kollect_inventory::{Document, Pass, Snapshot, Splitter, parts_digest};
+
+use super::body::{Body, Encoding, File, Lines};
+use super::csv::Table;
+use super::error::LayoutError;
+use super::held::Held;
+use super::path::{RepoPath, UnsafePath};
+use super::set::SetManifest;
+use super::{Header, Layout, extension, template};
+use crate::sink::InventoryId;
+
+/// The documents of one delivery, each with its place, and what lists them if there are several.
+pub(super) fn files(
+    layout: &Layout,
+    header: &Header<'_>,
+    rows: &Snapshot,
+    held: &dyn Held,
+) -> Result<Vec<File>, LayoutError> {
+    if layout.format == Format::Parquet {
+        return Err(LayoutError::Columnar);
+    }
+    if layout.format == Format::Ndjson && rows.is_empty() {
+        // No rows are no lines, and a file without bytes says less than no file.
+        return Ok(Vec::new());
+    }
+    let placed = placed(layout, header, rows, held)?;
+    let lines = match layout.format {
+        Format::Yaml => Lines::Yaml,
+        Format::Ndjson => Lines::Ndjson,
+        Format::Csv => Lines::Csv(Arc::new(Table {
+            columns: layout.columns.clone(),
+            cluster: layout.cluster().to_owned(),
+            inventory: header.inventory.clone(),
+            exported_at: header.at,
+        })),
+        Format::Json | Format::Parquet => Lines::Envelope,
+    };
+    let manifest = set_manifest(layout, header, &placed, held)?;
+    let mut files: Vec<File> = placed
+        .into_iter()
+        .map(|(path, document)| File {
+            path,
+            body: Body::of_document(
+                document,
+                Encoding {
+                    lines: lines.clone(),
+                    compression: layout.compression,
+                },
+            ),
+        })
+        .collect();
+    if let Some(manifest) = manifest {
+        if files.iter().any(|file| file.path == manifest.path) {
+            return Err(LayoutError::Collision {
+                path: manifest.path,
+                first: "a part".to_owned(),
+                second: "the manifest of all parts".to_owned(),
+            });
+        }
+        files.push(manifest);
+    }
+    Ok(files)
+}
+
+/// The documents and their places.
+fn placed(
+    layout: &Layout,
+    header: &Header<'_>,
+    rows: &Snapshot,
+    held: &dyn Held,
+) -> Result<Vec<(RepoPath, Document)>, LayoutError> {
+    let whole = layout.plain_path(header.inventory, header.generation)?;
+    let splitter = Splitter::new(rows.clone());
+    let ceiling = header.max_document_bytes.and_then(NonZeroU64::new);
+    let at = |exported_at: Timestamp| -> Result<Vec<(RepoPath, Document)>, LayoutError> {
+        let pass = Arc::new(Pass {
+            generation: header.generation,
+            exported_at,
+            cluster: layout.cluster.clone(),
+            export_id: None,
+        });
+        let documents = splitter.split(&pass, ceiling)?;
+        let placed = documents.into_iter().map(|document| {
+            let path = match document.part() {
+                None => whole.to_string(),
+                Some(part) => part.path(&whole),
+            };
+            let path = RepoPath::clean(&format!("{path}{}", layout.suffix()));
+            let path = path.map_err(|fault| unsafe_document(header.inventory, fault))?;
+            Ok((path, document))
+        });
+        placed.collect()
+    };
+    if layout.format == Format::Json
+        && let Some((path, _)) = at(header.at)?.first()
+        && let Some(earlier) = held.read(path)?.as_deref().and_then(exported_at)
+    {
+        // Nothing but the time would change: then the time does not either.
+        let unchanged = at(earlier)?;
+        let mut same = true;
+        for (path, document) in &unchanged {
+            let held = held.read(path)?;
+            same &= held.is_some_and(|held| held.starts_with(&head(document)));
+        }
+        if same {
+            return Ok(unchanged);
+        }
+    }
+    at(header.at)
+}
+
+/// Everything that a document says before its rows, which includes their checksum.
+fn head(document: &Document) -> Vec<u8> {
+    let mut head = document.chunks(1).next().unwrap_or_default();
+    let rows = b",\"items\":";
+    let end = head.windows(rows.len()).position(|window| window == rows);
+    head.truncate(end.unwrap_or(head.len()));
+    head
+}
+
+/// The time that stands in the beginning of a file, in JSON or YAML.
+pub(super) fn exported_at(file: &[u8]) -> Option<Timestamp> {
+    let beginning = &file[..file.len().min(4096)];
+    let text = String::from_utf8_lossy(beginning);
+    let (_, rest) = text.split_once("exportedAt")?;
+    let rest = rest.strip_prefix('"').unwrap_or(rest).strip_prefix(':')?;
+    let (time, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
+    time.parse().ok()
+}
+
+/// What lists the parts of a document that had to be cut; nothing for a whole one.
+fn set_manifest(
+    layout: &Layout,
+    header: &Header<'_>,
+    placed: &[(RepoPath, Document)],
+    held: &dyn Held,
+) -> Result<Option<File>, LayoutError> {
+    if placed.len() < 2 {
+        return Ok(None);
+    }
+    let documents: Vec<Document> = placed
+        .iter()
+        .map(|(_, document)| document.clone())
+        .collect();
+    let whole = layout.plain_path(header.inventory, header.generation)?;
+    let ending = match layout.format {
+        Format::Parquet => extension(layout.format),
+        format => template::ending(&layout.documents, extension(format)),
+    };
+    let stem = whole.strip_suffix(ending).unwrap_or(&whole);
+    let path = RepoPath::clean(&format!("{stem}.manifest.json"))
+        .map_err(|fault| unsafe_document(header.inventory, fault))?;
+    let manifest = |at| SetManifest {
+        cluster: layout.cluster().to_owned(),
+        namespace: header.inventory.namespace().to_owned(),
+        name: header.inventory.name.clone(),
+        generation: header.generation,
+        part_total: placed.len() as u64,
+        exported_at: Some(at),
+        checksum: parts_digest(&documents).to_string(),
+        paths: placed.iter().map(|(path, _)| path.to_string()).collect(),
+    };
+    let bytes = keep_time(held, &path, header.at, |at| manifest(at).to_json())?;
+    Ok(Some(File {
+        path,
+        body: Body::of_bytes(bytes),
+    }))
+}
+
+/// The bytes of a small file with the time it was written at, or with the time it has already if
+/// nothing else in it changes.
+pub(super) fn keep_time(
+    held: &dyn Held,
+    path: &RepoPath,
+    now: Timestamp,
+    render: impl Fn(Timestamp) -> Vec<u8>,
+) -> Result<Vec<u8>, LayoutError> {
+    if let Some(held) = held.read(path)?
+        && let Some(earlier) = exported_at(&held)
+        && render(earlier) == held
+    {
+        return Ok(held);
+    }
+    Ok(render(now))
+}
+
+/// Where Parquet stands, whatever the template: directories that query engines read as columns.
+pub(super) fn hive_path(
+    cluster: &str,
+    inventory: &InventoryId,
+    generation: i64,
+) -> Result<RepoPath, UnsafePath> {
+    let segment = |value: &str| {
+        let mut segment = String::with_capacity(value.len());
+        let mut in_run = false;
+        for c in value.chars() {
+            let plain = c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+            if plain {
+                segment.push(c);
+            } else if !in_run {
+                segment.push('_');
+            }
+            in_run = !plain;
+        }
+        segment
+    };
+    RepoPath::expanded(&format!(
+        "inventory/cluster={}/ns={}/name={}/generation={generation}.parquet",
+        segment(cluster),
+        segment(inventory.namespace()),
+        segment(&inventory.name),
+    ))
+}
+
+impl Layout {
+    /// The path of an inventory's document; commits and previews name it in every mode.
+    pub fn document_path(
+        &self,
+        inventory: &InventoryId,
+        generation: i64,
+    ) -> Result<RepoPath, LayoutError> {
+        let plain = self.plain_path(inventory, generation)?;
+        let whole = plain.marked(self.suffix(), "");
+        whole.map_err(|fault| unsafe_document(inventory, fault))
+    }
+
+    /// The same before compression adds to it.
+    fn plain_path(
+        &self,
+        inventory: &InventoryId,
+        generation: i64,
+    ) -> Result<RepoPath, LayoutError> {
+        let path = if self.format == Format::Parquet {
+            hive_path(self.cluster(), inventory, generation)
+        } else {
+            self.fixed(inventory, generation).document(&self.documents)
+        };
+        path.map_err(|fault| unsafe_document(inventory, fault))
+    }
+
+    /// What compression adds to a name. Parquet is compressed inside.
+    fn suffix(&self) -> &'static str {
+        match self.compression {
+            _ if self.format == Format::Parquet => "",
+            Compression::Gzip => ".gz",
+            Compression::Zstd => ".zst",
+            Compression::None | Compression::Snappy => "",
+        }
+    }
+
+    /// The documents of a delivery and their places, for formats that are not written row by row.
+    pub fn placed_documents(
+        &self,
+        header: &Header<'_>,
+        rows: &Snapshot,
+    ) -> Result<Vec<(RepoPath, Document)>, LayoutError> {
+        placed(self, header, rows, &super::Nothing)
+    }
+}
+
+fn unsafe_document(inventory: &InventoryId, fault: UnsafePath) -> LayoutError {
+    LayoutError::Path {
+        what: format!("the document of {inventory}"),
+        fault,
+    }
+}

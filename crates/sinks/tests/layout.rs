@@ -1,0 +1,12 @@
+//! What layouts make of rows: vectors from a data file, and laws that hold for any rows.
+
+#[path = "layout/algebra.rs"]
+mod algebra;
+#[path = "layout/rows.rs"]
+mod rows;
+#[path = "layout/times.rs"]
+mod times;
+#[path = "layout/vectors.rs"]
+mod vectors;
+#[path = "layout/yaml.rs"]
+mod yaml;
