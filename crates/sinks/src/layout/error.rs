@@ -65,14 +65,13 @@ pub enum LayoutError {
     },
     /// A file belongs to another inventory.
     #[error(
-        "layout collision: {path} belongs to {owner}; put {{namespace}} and {{name}} into the path \
-         template, or delete {record} if that inventory is no more"
+        "layout collision: {path} belongs to another inventory, sink or cluster, as {record} says; \
+         put {{cluster}}, {{namespace}} and {{name}} into the path template, or delete that \
+         directory if its inventory is no more"
     )]
     Owned {
         /// The path.
         path: RepoPath,
-        /// Whose it is.
-        owner: String,
         /// Where that is written down.
         record: String,
     },

@@ -1,6 +1,7 @@
 //! What is there already.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::path::RepoPath;
 use crate::error::SinkError;
@@ -12,6 +13,9 @@ pub trait Held {
 
     /// Whether there is such a file.
     fn contains(&self, path: &RepoPath) -> Result<bool, SinkError>;
+
+    /// Whether there is a directory of this name.
+    fn is_directory(&self, directory: &str) -> Result<bool, SinkError>;
 
     /// The files below a directory, at any depth; none if there is no such directory. Names that
     /// are no [`RepoPath`] are left out: nobody here wrote them.
@@ -31,6 +35,10 @@ impl Held for Nothing {
         Ok(false)
     }
 
+    fn is_directory(&self, _: &str) -> Result<bool, SinkError> {
+        Ok(false)
+    }
+
     fn below(&self, _: &str) -> Result<Vec<RepoPath>, SinkError> {
         Ok(Vec::new())
     }
@@ -46,8 +54,22 @@ impl Held for BTreeMap<RepoPath, Vec<u8>> {
         Ok(self.contains_key(path))
     }
 
-    fn below(&self, directory: &str) -> Result<Vec<RepoPath>, SinkError> {
-        let inside = |path: &&RepoPath| path.directories().any(|parent| parent == directory);
-        Ok(self.keys().filter(inside).cloned().collect())
+    fn is_directory(&self, directory: &str) -> Result<bool, SinkError> {
+        Ok(inside(self, directory).next().is_some())
     }
+
+    fn below(&self, directory: &str) -> Result<Vec<RepoPath>, SinkError> {
+        Ok(inside(self, directory).cloned().collect())
+    }
+}
+
+fn inside<'f>(
+    files: &'f BTreeMap<RepoPath, Vec<u8>>,
+    directory: &str,
+) -> impl Iterator<Item = &'f RepoPath> {
+    let prefix = format!("{directory}/");
+    files
+        .range::<str, _>((Bound::Excluded(prefix.as_str()), Bound::Unbounded))
+        .map(|(path, _)| path)
+        .take_while(move |path| path.starts_with(&prefix))
 }

@@ -1,5 +1,6 @@
 //! Paths that are safe to write, wherever the tree is checked out.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
@@ -150,6 +151,12 @@ impl Deref for RepoPath {
     type Target = str;
 
     fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for RepoPath {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

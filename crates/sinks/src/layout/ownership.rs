@@ -1,0 +1,482 @@
+//! Whose files these are.
+//!
+//! Inventories, clusters and sinks share repositories, and directories in them. So each of them
+//! keeps a record of its own files next to them, and removes nothing that is not in there.
+//!
+//! ```text
+//! .kollect/owners/<cluster>/<sink>/namespaces/<namespace>/<name>/all.paths
+//! .kollect/owners/<cluster>/<sink>/cluster/<name>/all.paths
+//! ```
+//!
+//! A record is a sorted list of paths, one per line. It is cut into leaves of at most
+//! [`CAPACITY`] paths by the digits of the paths' SHA-256 (`all.paths`, or `0.paths` … `f.paths`,
+//! or `0/0.paths` …), so one file more or less rewrites one small leaf, and a changed file none.
+//! How a set of paths is cut depends on nothing but the set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest, Sha256};
+
+use super::error::LayoutError;
+use super::held::Held;
+use super::path::{RESERVED, RepoPath};
+use super::segment::{GREATEST_LENGTH, sanitise};
+use crate::sink::{InventoryId, InventoryScope};
+
+/// Most paths in one leaf.
+pub const CAPACITY: usize = 256;
+
+/// Who writes files: one inventory, through one sink, from one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Namespace and name of the sink object.
+    pub sink: String,
+    /// The cluster's name.
+    pub cluster: String,
+    /// The inventory.
+    pub inventory: InventoryId,
+}
+
+/// The files of one owner, as the repository says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The directory of the record.
+    root: String,
+}
+
+/// What has to happen to the files of a record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordEdit {
+    /// Leaves with new content.
+    pub writes: BTreeMap<RepoPath, Vec<u8>>,
+    /// Leaves that are no more.
+    pub removals: BTreeSet<RepoPath>,
+}
+
+impl Record {
+    /// The record of an owner.
+    pub fn of(owner: &Owner) -> Self {
+        let piece = |text: &str| sanitise(text, GREATEST_LENGTH).into_owned();
+        let cluster = piece(&owner.cluster);
+        let sink = piece(&owner.sink);
+        let name = piece(&owner.inventory.name);
+        let root = match &owner.inventory.scope {
+            InventoryScope::Namespace(namespace) => {
+                format!("{}/{cluster}/{sink}/namespaces/{}/{name}", owners(), piece(namespace))
+            }
+            InventoryScope::Cluster => format!("{}/{cluster}/{sink}/cluster/{name}", owners()),
+        };
+        Record { root }
+    }
+
+    /// The records of all owners, found by their leaves.
+    pub fn all(held: &dyn Held) -> Result<Vec<Record>, LayoutError> {
+        let owners = owners();
+        let mut roots = BTreeSet::new();
+        for path in held.below(&owners)? {
+            let inner = path.strip_prefix(&*owners).unwrap_or_default();
+            let mut segments = inner.split('/').skip(1);
+            let length = match segments.nth(2) {
+                Some("namespaces") => 5,
+                Some("cluster") => 4,
+                _ => continue,
+            };
+            let root: Vec<&str> = inner.split('/').skip(1).take(length).collect();
+            roots.insert(format!("{owners}/{}", root.join("/")));
+        }
+        Ok(roots.into_iter().map(|root| Record { root }).collect())
+    }
+
+    /// The directory of the record.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The leaf of a prefix of digits.
+    fn leaf(&self, prefix: &str) -> Result<RepoPath, LayoutError> {
+        let name = match prefix {
+            "" => "all".to_owned(),
+            prefix => nested(prefix),
+        };
+        let path = RepoPath::clean(&format!("{}/{name}.paths", self.root));
+        path.map_err(|fault| LayoutError::Path {
+            what: "an ownership record".to_owned(),
+            fault,
+        })
+    }
+
+    /// All paths of the record; nothing if there is no record.
+    pub fn load(&self, held: &dyn Held) -> Result<Option<BTreeSet<RepoPath>>, LayoutError> {
+        let leaves = held.below(&self.root)?;
+        if leaves.is_empty() {
+            return Ok(None);
+        }
+        let mut paths = BTreeSet::new();
+        for leaf in leaves {
+            paths.extend(read(&held.read(&leaf)?.unwrap_or_default()));
+        }
+        Ok(Some(paths))
+    }
+
+    /// Whether the record has a path.
+    pub fn has(&self, held: &dyn Held, path: &RepoPath) -> Result<bool, LayoutError> {
+        let digits = digits(path);
+        for depth in 0..=digits.len() {
+            if let Some(leaf) = held.read(&self.leaf(&digits[..depth])?)? {
+                return Ok(read(&leaf).any(|other| other == *path));
+            }
+            if !held.is_directory(&self.directory(&digits[..depth]))? {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    fn directory(&self, prefix: &str) -> String {
+        match prefix {
+            "" => self.root.clone(),
+            prefix => format!("{}/{}", self.root, nested(prefix)),
+        }
+    }
+
+    /// Makes the record hold exactly these paths.
+    pub fn replace(
+        &self,
+        held: &dyn Held,
+        paths: &BTreeSet<RepoPath>,
+    ) -> Result<RecordEdit, LayoutError> {
+        let mut loaded = BTreeMap::new();
+        for leaf in held.below(&self.root)? {
+            let bytes = held.read(&leaf)?.unwrap_or_default();
+            loaded.insert(leaf, bytes);
+        }
+        let whole = Node::of(paths.iter().map(|path| (digits(path), path.clone())), 0);
+        self.difference(&loaded, &whole)
+    }
+
+    /// Adds and removes paths, looking at no more leaves than it has to.
+    pub fn edit(
+        &self,
+        held: &dyn Held,
+        added: &[RepoPath],
+        removed: &[RepoPath],
+    ) -> Result<RecordEdit, LayoutError> {
+        if added.is_empty() && removed.is_empty() {
+            return Ok(RecordEdit::default());
+        }
+        let mut editor = Editor {
+            record: self,
+            held,
+            loaded: BTreeMap::new(),
+        };
+        let mut root = editor.load("")?;
+        for path in removed {
+            editor.remove(&mut root, &digits(path), 0, path)?;
+        }
+        for path in added {
+            editor.insert(&mut root, &digits(path), 0, path)?;
+        }
+        self.difference(&editor.loaded, &root)
+    }
+
+    /// What leads from the leaves that were loaded to those of a tree.
+    fn difference(
+        &self,
+        loaded: &BTreeMap<RepoPath, Vec<u8>>,
+        root: &Node,
+    ) -> Result<RecordEdit, LayoutError> {
+        let mut leaves = BTreeMap::new();
+        self.collect(root, &mut String::new(), &mut leaves)?;
+        let removals = loaded.keys().filter(|path| !leaves.contains_key(*path));
+        Ok(RecordEdit {
+            removals: removals.cloned().collect(),
+            writes: leaves
+                .into_iter()
+                .filter(|(path, bytes)| loaded.get(path) != Some(bytes))
+                .collect(),
+        })
+    }
+
+    fn collect(
+        &self,
+        node: &Node,
+        prefix: &mut String,
+        leaves: &mut BTreeMap<RepoPath, Vec<u8>>,
+    ) -> Result<(), LayoutError> {
+        match node {
+            Node::Unknown => {}
+            Node::Leaf(paths) if paths.is_empty() && !prefix.is_empty() => {}
+            Node::Leaf(paths) => {
+                let mut bytes = Vec::new();
+                for path in paths {
+                    bytes.extend_from_slice(path.as_bytes());
+                    bytes.push(b'\n');
+                }
+                if bytes.is_empty() {
+                    // An empty record is still a record, and files without bytes are refused.
+                    bytes.push(b'\n');
+                }
+                leaves.insert(self.leaf(prefix)?, bytes);
+            }
+            Node::Inner(children) => {
+                for (digit, child) in ('0'..='9').chain('a'..='f').zip(children.iter()) {
+                    prefix.push(digit);
+                    self.collect(child, prefix, leaves)?;
+                    prefix.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn owners() -> String {
+    format!("{RESERVED}/owners")
+}
+
+/// One directory per digit, so that no directory gets long.
+fn nested(prefix: &str) -> String {
+    let digits: Vec<String> = prefix.chars().map(String::from).collect();
+    digits.join("/")
+}
+
+/// The digits that decide where a path is recorded.
+fn digits(path: &RepoPath) -> String {
+    let digest = Sha256::digest(path.as_bytes());
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The paths of a leaf. Lines that are no safe path, or lead to records, were not written by us.
+fn read(leaf: &[u8]) -> impl Iterator<Item = RepoPath> {
+    let text = String::from_utf8_lossy(leaf).into_owned();
+    let paths: Vec<RepoPath> = text
+        .lines()
+        .filter_map(|line| RepoPath::expanded(line).ok())
+        .collect();
+    paths.into_iter()
+}
+
+/// A set of paths, cut by digits. What lies below an unknown node is as it was.
+#[derive(Debug)]
+enum Node {
+    Unknown,
+    Leaf(BTreeSet<RepoPath>),
+    Inner(Box<[Node; 16]>),
+}
+
+impl Node {
+    /// Paths with their digits, of which `depth` are used up.
+    fn of(paths: impl Iterator<Item = (String, RepoPath)>, depth: usize) -> Node {
+        let paths: Vec<(String, RepoPath)> = paths.collect();
+        if paths.len() <= CAPACITY || paths.iter().any(|(digits, _)| digits.len() == depth) {
+            return Node::Leaf(paths.into_iter().map(|(_, path)| path).collect());
+        }
+        let mut parts: [Vec<(String, RepoPath)>; 16] = Default::default();
+        for (digits, path) in paths {
+            parts[digit(&digits, depth)].push((digits, path));
+        }
+        Node::Inner(Box::new(
+            parts.map(|part| Node::of(part.into_iter(), depth + 1)),
+        ))
+    }
+}
+
+fn digit(digits: &str, depth: usize) -> usize {
+    let digit = digits[depth..].chars().next().and_then(|c| c.to_digit(16));
+    digit.unwrap_or(0) as usize
+}
+
+/// Loads the parts of a record that an edit needs.
+struct Editor<'a> {
+    record: &'a Record,
+    held: &'a dyn Held,
+    loaded: BTreeMap<RepoPath, Vec<u8>>,
+}
+
+impl Editor<'_> {
+    fn load(&mut self, prefix: &str) -> Result<Node, LayoutError> {
+        let leaf = self.record.leaf(prefix)?;
+        if let Some(bytes) = self.held.read(&leaf)? {
+            let paths = read(&bytes).collect();
+            self.loaded.insert(leaf, bytes);
+            return Ok(Node::Leaf(paths));
+        }
+        if self.held.is_directory(&self.record.directory(prefix))? {
+            let unknown = [const { Node::Unknown }; 16];
+            return Ok(Node::Inner(Box::new(unknown)));
+        }
+        Ok(Node::Leaf(BTreeSet::new()))
+    }
+
+    fn child<'n>(
+        &mut self,
+        children: &'n mut [Node; 16],
+        digits: &str,
+        depth: usize,
+    ) -> Result<&'n mut Node, LayoutError> {
+        let child = &mut children[digit(digits, depth)];
+        if matches!(child, Node::Unknown) {
+            *child = self.load(&digits[..=depth])?;
+        }
+        Ok(child)
+    }
+
+    fn insert(
+        &mut self,
+        node: &mut Node,
+        digits: &str,
+        depth: usize,
+        path: &RepoPath,
+    ) -> Result<(), LayoutError> {
+        match node {
+            Node::Inner(children) => {
+                let child = self.child(children, digits, depth)?;
+                self.insert(child, digits, depth + 1, path)?;
+            }
+            Node::Leaf(paths) => {
+                paths.insert(path.clone());
+                if paths.len() > CAPACITY {
+                    let paths = std::mem::take(paths);
+                    let paths = paths.into_iter().map(|path| (self::digits(&path), path));
+                    *node = Node::of(paths, depth);
+                }
+            }
+            Node::Unknown => {}
+        }
+        Ok(())
+    }
+
+    fn remove(
+        &mut self,
+        node: &mut Node,
+        digits: &str,
+        depth: usize,
+        path: &RepoPath,
+    ) -> Result<(), LayoutError> {
+        let children = match node {
+            Node::Inner(children) => children,
+            Node::Leaf(paths) => {
+                paths.remove(path);
+                return Ok(());
+            }
+            Node::Unknown => return Ok(()),
+        };
+        let child = self.child(children, digits, depth)?;
+        self.remove(child, digits, depth + 1, path)?;
+        // As soon as everything below fits into one leaf again, it is one.
+        let mut total = 0;
+        for at in 0..16_u32 {
+            let other = char::from_digit(at, 16).unwrap_or('0');
+            let sibling = format!("{}{other}", &digits[..depth]);
+            match self.child(children, &sibling, depth)? {
+                Node::Leaf(paths) => total += paths.len(),
+                _ => total = usize::MAX,
+            }
+            if total > CAPACITY {
+                return Ok(());
+            }
+        }
+        let mut merged = BTreeSet::new();
+        for child in children.iter_mut() {
+            if let Node::Leaf(paths) = child {
+                merged.append(paths);
+            }
+        }
+        *node = Node::Leaf(merged);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Files = BTreeMap<RepoPath, Vec<u8>>;
+
+    fn record() -> Record {
+        Record::of(&Owner {
+            sink: "team-a/repo".to_owned(),
+            cluster: "lab".to_owned(),
+            inventory: InventoryId::namespaced("team-a", "web"),
+        })
+    }
+
+    fn path(index: u32) -> RepoPath {
+        RepoPath::clean(&format!("lab/team-a/pod/web-{index}.yaml")).unwrap()
+    }
+
+    fn apply(files: &mut Files, edit: RecordEdit) {
+        for path in edit.removals {
+            assert!(files.remove(&path).is_some(), "{path} was not there");
+        }
+        files.extend(edit.writes);
+    }
+
+    #[test]
+    fn records_of_different_owners_are_apart() {
+        let owner = |sink: &str, inventory| Owner {
+            sink: sink.to_owned(),
+            cluster: "lab".to_owned(),
+            inventory,
+        };
+        let roots = [
+            owner("a/b", InventoryId::namespaced("cluster", "web")),
+            owner("a/b", InventoryId::cluster("web")),
+            owner("a/b", InventoryId::namespaced("n", "web")),
+            owner("a-b", InventoryId::namespaced("n", "web")),
+        ]
+        .map(|owner| Record::of(&owner));
+        let mut files = Files::new();
+        for record in &roots {
+            apply(&mut files, record.replace(&files, &[path(1)].into()).unwrap());
+        }
+        assert_eq!(files.len(), 4);
+        let mut found = Record::all(&files).unwrap();
+        found.sort_by(|a, b| a.root.cmp(&b.root));
+        let mut expected = roots.to_vec();
+        expected.sort_by(|a, b| a.root.cmp(&b.root));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn one_path_more_rewrites_one_leaf() {
+        let paths: BTreeSet<RepoPath> = (0..20_000).map(path).collect();
+        let mut files = Files::new();
+        apply(&mut files, record().replace(&files, &paths).unwrap());
+        assert!(files.len() > 20_000 / CAPACITY);
+        let edit = record().edit(&files, &[path(20_000)], &[]).unwrap();
+        assert!(edit.writes.len() == 1 && edit.removals.is_empty());
+        assert!(edit.writes.values().all(|leaf| leaf.len() < CAPACITY * 40));
+        assert!(record().has(&files, &path(7)).unwrap());
+        assert!(!record().has(&files, &path(20_000)).unwrap());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn edits_lead_to_the_record_of_the_new_set(
+            first in prop::collection::btree_set(0..2_000_u32, 0..1_200),
+            added in prop::collection::btree_set(0..2_000_u32, 0..400),
+            removed in prop::collection::btree_set(0..2_000_u32, 0..900),
+        ) {
+            let paths: BTreeSet<RepoPath> = first.iter().copied().map(path).collect();
+            let mut files = Files::new();
+            apply(&mut files, record().replace(&files, &paths).unwrap());
+            let added: Vec<RepoPath> = added.difference(&first).copied().map(path).collect();
+            let removed: Vec<RepoPath> = removed.intersection(&first).copied().map(path).collect();
+            let mut next = paths.clone();
+            next.retain(|path| !removed.contains(path));
+            next.extend(added.iter().cloned());
+
+            let edit = record().edit(&files, &added, &removed).unwrap();
+            apply(&mut files, edit);
+            let mut expected = Files::new();
+            apply(&mut expected, record().replace(&expected, &next).unwrap());
+            prop_assert_eq!(&files, &expected);
+            prop_assert_eq!(record().load(&files).unwrap().unwrap_or_default(), next);
+        }
+    }
+}
