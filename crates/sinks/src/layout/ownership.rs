@@ -62,7 +62,11 @@ impl Record {
         let name = piece(&owner.inventory.name);
         let root = match &owner.inventory.scope {
             InventoryScope::Namespace(namespace) => {
-                format!("{}/{cluster}/{sink}/namespaces/{}/{name}", owners(), piece(namespace))
+                format!(
+                    "{}/{cluster}/{sink}/namespaces/{}/{name}",
+                    owners(),
+                    piece(namespace)
+                )
             }
             InventoryScope::Cluster => format!("{}/{cluster}/{sink}/cluster/{name}", owners()),
         };
@@ -243,7 +247,10 @@ fn nested(prefix: &str) -> String {
 /// The digits that decide where a path is recorded.
 fn digits(path: &RepoPath) -> String {
     let digest = Sha256::digest(path.as_bytes());
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// The paths of a leaf. Lines that are no safe path, or lead to records, were not written by us.
@@ -430,7 +437,10 @@ mod tests {
         .map(|owner| Record::of(&owner));
         let mut files = Files::new();
         for record in &roots {
-            apply(&mut files, record.replace(&files, &[path(1)].into()).unwrap());
+            apply(
+                &mut files,
+                record.replace(&files, &[path(1)].into()).unwrap(),
+            );
         }
         assert_eq!(files.len(), 4);
         let mut found = Record::all(&files).unwrap();

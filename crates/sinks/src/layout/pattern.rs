@@ -105,7 +105,8 @@ pub(super) fn without_part(path: &str, ending: &str) -> String {
     if let Some(stem) = path.strip_suffix(".manifest.json") {
         return format!("{stem}{ending}");
     }
-    let number = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let number =
+        |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     if let Some(start) = path.rfind(".part-") {
         let rest = &path[start + ".part-".len()..];
         let index = number(rest);

@@ -155,8 +155,7 @@ fn check_free(
         }
         // A file may not replace a directory with other people's files in it, nor a directory
         // somebody's file.
-        if held.is_directory(path)?
-            && held.below(path)?.iter().any(|inner| !stale.contains(inner))
+        if held.is_directory(path)? && held.below(path)?.iter().any(|inner| !stale.contains(inner))
         {
             return Err(nested(path));
         }

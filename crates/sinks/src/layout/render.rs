@@ -103,7 +103,11 @@ impl<'a> Rendering<'a> {
         self.places
     }
 
-    fn each_row(&self, mut visit: impl FnMut(RepoPath, &'a Row)) -> Result<(), LayoutError> {
+    /// Visits the rows that have a file, with its path.
+    pub(super) fn each_row(
+        &self,
+        mut visit: impl FnMut(RepoPath, &'a Row),
+    ) -> Result<(), LayoutError> {
         if let Some(places) = &self.places {
             for row in self.rows.rows() {
                 if let Some(path) = places.path_of(&self.rule, row)? {
