@@ -142,7 +142,8 @@ impl Layout {
         let sink_type = SinkType::from(spec.type_);
         let store = spec.object_store.as_ref();
         let format = effective::format(sink_type, common, store);
-        let layout = common.layout.as_ref();
+        // In buckets there are documents only.
+        let layout = common.layout.as_ref().filter(|_| sink_type.is_git());
         let index = layout.and_then(|layout| layout.index.as_ref());
         let documents = |field, text: Option<&String>| {
             read(field, text, DOCUMENT_TEMPLATE, Template::of_documents)

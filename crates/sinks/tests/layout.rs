@@ -2,6 +2,10 @@
 
 #[path = "layout/algebra.rs"]
 mod algebra;
+#[path = "layout/bodies.rs"]
+mod bodies;
+#[path = "layout/plans.rs"]
+mod plans;
 #[path = "layout/rows.rs"]
 mod rows;
 #[path = "layout/times.rs"]

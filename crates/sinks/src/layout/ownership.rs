@@ -15,12 +15,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sha2::{Digest, Sha256};
-
 use super::error::LayoutError;
 use super::held::Held;
 use super::path::{RESERVED, RepoPath};
-use super::segment::{GREATEST_LENGTH, sanitise};
+use super::segment::{self, GREATEST_LENGTH, sanitise};
 use crate::sink::{InventoryId, InventoryScope};
 
 /// Most paths in one leaf.
@@ -29,12 +27,28 @@ pub const CAPACITY: usize = 256;
 /// Who writes files: one inventory, through one sink, from one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Namespace and name of the sink object.
+    /// The sink, as `<namespace>.<name>`; a namespace has no dot, so there is no other reading.
     pub sink: String,
     /// The cluster's name.
     pub cluster: String,
     /// The inventory.
     pub inventory: InventoryId,
+}
+
+impl Owner {
+    /// An inventory behind a sink.
+    pub fn new(
+        sink_namespace: &str,
+        sink_name: &str,
+        cluster: &str,
+        inventory: &InventoryId,
+    ) -> Self {
+        Owner {
+            sink: format!("{sink_namespace}.{sink_name}"),
+            cluster: cluster.to_owned(),
+            inventory: inventory.clone(),
+        }
+    }
 }
 
 /// The files of one owner, as the repository says.
@@ -246,11 +260,7 @@ fn nested(prefix: &str) -> String {
 
 /// The digits that decide where a path is recorded.
 fn digits(path: &RepoPath) -> String {
-    let digest = Sha256::digest(path.as_bytes());
-    digest[..8]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    segment::digits(path.as_bytes())
 }
 
 /// The paths of a leaf. Lines that are no safe path, or lead to records, were not written by us.
@@ -404,7 +414,7 @@ mod tests {
 
     fn record() -> Record {
         Record::of(&Owner {
-            sink: "team-a/repo".to_owned(),
+            sink: "team-a.repo".to_owned(),
             cluster: "lab".to_owned(),
             inventory: InventoryId::namespaced("team-a", "web"),
         })
@@ -437,10 +447,8 @@ mod tests {
         .map(|owner| Record::of(&owner));
         let mut files = Files::new();
         for record in &roots {
-            apply(
-                &mut files,
-                record.replace(&files, &[path(1)].into()).unwrap(),
-            );
+            let edit = record.replace(&files, &[path(1)].into()).unwrap();
+            apply(&mut files, edit);
         }
         assert_eq!(files.len(), 4);
         let mut found = Record::all(&files).unwrap();
@@ -454,7 +462,8 @@ mod tests {
     fn one_path_more_rewrites_one_leaf() {
         let paths: BTreeSet<RepoPath> = (0..20_000).map(path).collect();
         let mut files = Files::new();
-        apply(&mut files, record().replace(&files, &paths).unwrap());
+        let edit = record().replace(&files, &paths).unwrap();
+        apply(&mut files, edit);
         assert!(files.len() > 20_000 / CAPACITY);
         let edit = record().edit(&files, &[path(20_000)], &[]).unwrap();
         assert!(edit.writes.len() == 1 && edit.removals.is_empty());
@@ -474,7 +483,8 @@ mod tests {
         ) {
             let paths: BTreeSet<RepoPath> = first.iter().copied().map(path).collect();
             let mut files = Files::new();
-            apply(&mut files, record().replace(&files, &paths).unwrap());
+            let edit = record().replace(&files, &paths).unwrap();
+        apply(&mut files, edit);
             let added: Vec<RepoPath> = added.difference(&first).copied().map(path).collect();
             let removed: Vec<RepoPath> = removed.intersection(&first).copied().map(path).collect();
             let mut next = paths.clone();
@@ -484,7 +494,8 @@ mod tests {
             let edit = record().edit(&files, &added, &removed).unwrap();
             apply(&mut files, edit);
             let mut expected = Files::new();
-            apply(&mut expected, record().replace(&expected, &next).unwrap());
+            let edit = record().replace(&expected, &next).unwrap();
+        apply(&mut expected, edit);
             prop_assert_eq!(&files, &expected);
             prop_assert_eq!(record().load(&files).unwrap().unwrap_or_default(), next);
         }

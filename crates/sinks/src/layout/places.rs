@@ -175,11 +175,12 @@ impl Places {
             ..Places::default()
         };
         if let Some(path) = reserved {
-            places.give(path.clone(), None)?;
+            places.count(path);
+            places.given.insert(path.clone(), None);
         }
         let mut contested = BTreeSet::new();
         for row in rows.rows() {
-            places.claim(rule, row, &mut contested)?;
+            contested.extend(places.claim(rule, row)?);
         }
         for path in contested {
             places.settle(rule, &path)?;
@@ -234,8 +235,16 @@ impl Places {
         for row in delta.changes().filter_map(|change| change.before()) {
             self.release(rule, row)?;
         }
+        for path in &touched {
+            // A path that nobody wants any more may be inside another now, or around it.
+            let deserted = |contest: &Contest| contest.rows.is_empty();
+            if self.contests.get(path).is_some_and(deserted) {
+                self.contests.remove(path);
+                self.vacate(path);
+            }
+        }
         for row in delta.upserts() {
-            self.claim(rule, row, &mut BTreeSet::new())?;
+            self.claim(rule, row)?;
         }
         for path in &touched {
             self.settle(rule, path)?;
@@ -267,61 +276,58 @@ impl Places {
         for path in wanted {
             if let Some(contest) = self.contests.get(path) {
                 files.extend(contest.settled.iter().cloned());
-            } else if let Some((_, row)) = self.find(rule, path)? {
+            } else if let Some(row) = self.find(rule, path)? {
                 files.insert(path.clone(), row.clone());
             }
         }
         Ok(files)
     }
 
-    fn find(&self, rule: &Rule<'_>, path: &RepoPath) -> Result<Option<&(u64, Row)>, LayoutError> {
+    /// The row that has a path for itself.
+    fn find(&self, rule: &Rule<'_>, path: &RepoPath) -> Result<Option<&Row>, LayoutError> {
         let hash = self.hasher.hash_one(path);
-        for entry in self.alone.iter_hash(hash) {
-            if entry.0 == hash && rule.wanted(&entry.1)? == *path {
-                return Ok(Some(entry));
+        for (other, row) in self.alone.iter_hash(hash) {
+            if *other == hash && rule.wanted(row)? == *path {
+                return Ok(Some(row));
             }
         }
         Ok(None)
     }
 
-    /// Lets a row want its path.
-    fn claim(
-        &mut self,
-        rule: &Rule<'_>,
-        row: &Row,
-        contested: &mut BTreeSet<RepoPath>,
-    ) -> Result<(), LayoutError> {
+    /// Lets a row want its path. Returns the path if others want it too.
+    fn claim(&mut self, rule: &Rule<'_>, row: &Row) -> Result<Option<RepoPath>, LayoutError> {
         if !rule.content.has(row) {
             self.skipped += 1;
-            return Ok(());
+            return Ok(None);
         }
         let wanted = rule.wanted(row)?;
         if let Some(contest) = self.contests.get_mut(&wanted) {
-            let at = contest
-                .rows
-                .partition_point(|other| other.identity() < row.identity());
-            contest.rows.insert(at, row.clone());
-            return Ok(());
+            let rows = &mut contest.rows;
+            let at = rows.partition_point(|other| other.identity() < row.identity());
+            rows.insert(at, row.clone());
+            return Ok(Some(wanted));
         }
-        if let Some((_, other)) = self.take(rule, &wanted)? {
+        if let Some(other) = self.take(rule, &wanted)? {
             let mut rows = vec![other, row.clone()];
             rows.sort_by(|a, b| a.identity().cmp(&b.identity()));
-            let contest = Contest {
-                rows,
-                settled: Vec::new(),
-            };
-            contested.insert(wanted.clone());
-            self.contests.insert(wanted, contest);
-            return Ok(());
+            let settled = Vec::new();
+            self.contests
+                .insert(wanted.clone(), Contest { rows, settled });
+            return Ok(Some(wanted));
         }
         if let Some(holder) = self.given.get(&wanted) {
-            return Err(collision(&wanted, holder.as_ref(), Some(row)));
+            return Err(collision(&wanted, holder.as_ref(), row));
         }
-        self.occupy(rule, &wanted, Some(row))?;
-        let hash = self.hasher.hash_one(&wanted);
+        self.occupy(rule, &wanted, row)?;
+        self.put(&wanted, row.clone());
+        Ok(None)
+    }
+
+    /// Gives a path to the only row that wants it.
+    fn put(&mut self, wanted: &RepoPath, row: Row) {
+        let hash = self.hasher.hash_one(wanted);
         self.alone
-            .insert_unique(hash, (hash, row.clone()), |(hash, _)| *hash);
-        Ok(())
+            .insert_unique(hash, (hash, row), |(hash, _)| *hash);
     }
 
     /// Takes back what a row wanted.
@@ -335,7 +341,7 @@ impl Places {
             contest
                 .rows
                 .retain(|other| other.identity() != row.identity());
-        } else if let Some((_, holder)) = self.find(rule, &wanted)?
+        } else if let Some(holder) = self.find(rule, &wanted)?
             && holder.identity() == row.identity()
         {
             self.take(rule, &wanted)?;
@@ -345,20 +351,15 @@ impl Places {
     }
 
     /// Takes out the row that has a path for itself.
-    fn take(
-        &mut self,
-        rule: &Rule<'_>,
-        path: &RepoPath,
-    ) -> Result<Option<(u64, Row)>, LayoutError> {
-        let Some((_, row)) = self.find(rule, path)? else {
+    fn take(&mut self, rule: &Rule<'_>, path: &RepoPath) -> Result<Option<Row>, LayoutError> {
+        let Some(row) = self.find(rule, path)?.cloned() else {
             return Ok(None);
         };
-        let row = row.clone();
         let hash = self.hasher.hash_one(path);
         let entry = self
             .alone
             .find_entry(hash, |(_, other)| other.is_same(&row));
-        Ok(entry.ok().map(|entry| entry.remove().0))
+        Ok(entry.ok().map(|entry| entry.remove().0.1))
     }
 
     /// Takes back the paths that rows of a contest were given.
@@ -380,24 +381,13 @@ impl Places {
             return Ok(());
         };
         match &contest.rows[..] {
-            [] => self.vacate(wanted),
-            [row] => {
-                let hash = self.hasher.hash_one(wanted);
-                self.alone
-                    .insert_unique(hash, (hash, row.clone()), |(hash, _)| *hash);
-            }
+            [] => {}
+            [row] => self.put(wanted, row.clone()),
             rows => {
                 contest.settled = rule.settle(wanted, rows)?;
                 for (path, row) in &contest.settled {
                     if path != wanted {
-                        if let Some((_, holder)) = self.find(rule, path)? {
-                            return Err(collision(path, Some(holder), Some(row)));
-                        }
-                        if let Some(other) = self.contests.get(path) {
-                            return Err(collision(path, other.rows.first(), Some(row)));
-                        }
-                        self.occupy(rule, path, Some(row))?;
-                        self.give_row(path.clone(), Some(row.clone()))?;
+                        self.give(rule, path, row)?;
                     }
                 }
                 self.contests.insert(wanted.clone(), contest);
@@ -406,53 +396,45 @@ impl Places {
         Ok(())
     }
 
-    fn give(&mut self, path: RepoPath, row: Option<Row>) -> Result<(), LayoutError> {
-        self.count(&path);
-        self.give_row(path, row)
-    }
-
-    fn give_row(&mut self, path: RepoPath, row: Option<Row>) -> Result<(), LayoutError> {
-        match self.given.get(&path) {
-            Some(holder) => Err(collision(&path, holder.as_ref(), row.as_ref())),
-            None => {
-                self.given.insert(path, row);
-                Ok(())
-            }
+    /// Gives a row a path that it moves aside to.
+    fn give(&mut self, rule: &Rule<'_>, path: &RepoPath, row: &Row) -> Result<(), LayoutError> {
+        if let Some(holder) = self.given.get(path) {
+            return Err(collision(path, holder.as_ref(), row));
         }
+        let contest = self.contests.get(path);
+        if let Some(holder) = contest.and_then(|contest| contest.rows.first()) {
+            return Err(collision(path, Some(holder), row));
+        }
+        if let Some(holder) = self.find(rule, path)? {
+            return Err(collision(path, Some(holder), row));
+        }
+        self.occupy(rule, path, row)?;
+        self.given.insert(path.clone(), Some(row.clone()));
+        Ok(())
     }
 
-    /// Makes a file of a path, unless it is a directory or has to be inside a file.
-    fn occupy(
-        &mut self,
-        rule: &Rule<'_>,
-        path: &RepoPath,
-        row: Option<&Row>,
-    ) -> Result<(), LayoutError> {
+    /// Makes a file of a path, unless it is a directory or would have to be inside a file.
+    fn occupy(&mut self, rule: &Rule<'_>, path: &RepoPath, row: &Row) -> Result<(), LayoutError> {
+        let nested = |path: &RepoPath| LayoutError::Nested {
+            path: path.clone(),
+            what: described(row),
+        };
         if self.directories.contains_key(path.as_str()) {
-            return Err(LayoutError::Nested {
-                path: path.clone(),
-                what: row.map_or_else(|| "the index".to_owned(), described),
-            });
+            return Err(nested(path));
         }
         for directory in path.directories() {
             if self.directories.contains_key(directory) {
                 // Whoever is in there already has asked for everything above it.
                 break;
             }
-            let file = RepoPath::clean(directory).ok();
-            let taken = match &file {
-                Some(file) => {
-                    self.given.contains_key(file)
-                        || self.contests.contains_key(file)
-                        || self.find(rule, file)?.is_some()
-                }
-                None => false,
+            let Ok(file) = RepoPath::clean(directory) else {
+                continue;
             };
-            if let (Some(file), true) = (file, taken) {
-                return Err(LayoutError::Nested {
-                    path: file,
-                    what: row.map_or_else(|| "the index".to_owned(), described),
-                });
+            if self.given.contains_key(&file)
+                || self.contests.contains_key(&file)
+                || self.find(rule, &file)?.is_some()
+            {
+                return Err(nested(&file));
             }
         }
         self.count(path);
@@ -482,11 +464,11 @@ impl Places {
     }
 }
 
-fn collision(path: &RepoPath, first: Option<&Row>, second: Option<&Row>) -> LayoutError {
-    let name = |row: Option<&Row>| row.map_or_else(|| "the index".to_owned(), described);
+/// `first` is nothing for the index.
+fn collision(path: &RepoPath, first: Option<&Row>, second: &Row) -> LayoutError {
     LayoutError::Collision {
         path: path.clone(),
-        first: name(first),
-        second: name(second),
+        first: first.map_or_else(|| "the index".to_owned(), described),
+        second: described(second),
     }
 }

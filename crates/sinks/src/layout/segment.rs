@@ -42,11 +42,16 @@ pub fn sanitise(value: &str, longest: usize) -> Cow<'_, str> {
 
 /// Eight hexadecimal digits that stand for a text.
 pub fn mark(original: &[u8]) -> String {
-    let digest = Sha256::digest(original);
-    digest[..4]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let mut digits = digits(original);
+    digits.truncate(8);
+    digits
+}
+
+/// The first sixteen digits of a text's SHA-256.
+pub(super) fn digits(text: &[u8]) -> String {
+    let digest = Sha256::digest(text);
+    let (first, _) = digest.as_chunks::<8>();
+    format!("{:016x}", u64::from_be_bytes(first[0]))
 }
 
 fn replace(value: &str) -> Cow<'_, str> {

@@ -59,7 +59,7 @@ pub(super) struct Fixed<'a> {
 impl<'a> Fixed<'a> {
     /// The path of a document or an index.
     pub(super) fn document(&self, template: &Template) -> Result<RepoPath, UnsafePath> {
-        self.expand(template, |placeholder| match placeholder {
+        expand(template, |placeholder| match placeholder {
             Placeholder::Namespace => {
                 sanitise(self.inventory.namespace(), segment::GREATEST_LENGTH)
             }
@@ -74,7 +74,7 @@ impl<'a> Fixed<'a> {
         let naming = &self.naming;
         let piece = |value| sanitise(value, naming.longest);
         let owned = |value: String| Cow::Owned(sanitise(&value, naming.longest).into_owned());
-        self.expand(template, |placeholder| match placeholder {
+        expand(template, |placeholder| match placeholder {
             Placeholder::Namespace => piece(self.inventory.namespace()),
             Placeholder::Name => piece(&self.inventory.name),
             Placeholder::TargetNamespace => piece(origin.target_namespace()),
@@ -102,21 +102,20 @@ impl<'a> Fixed<'a> {
             _ => Cow::Borrowed(""),
         }
     }
+}
 
-    fn expand<'v>(
-        &self,
-        template: &Template,
-        value: impl Fn(Placeholder) -> Cow<'v, str>,
-    ) -> Result<RepoPath, UnsafePath> {
-        let mut path = String::with_capacity(96);
-        for piece in template.pieces() {
-            match piece {
-                Piece::Text(text) => path.push_str(text),
-                Piece::Placeholder(placeholder) => path.push_str(&value(*placeholder)),
-            }
+fn expand<'v>(
+    template: &Template,
+    value: impl Fn(Placeholder) -> Cow<'v, str>,
+) -> Result<RepoPath, UnsafePath> {
+    let mut path = String::with_capacity(96);
+    for piece in template.pieces() {
+        match piece {
+            Piece::Text(text) => path.push_str(text),
+            Piece::Placeholder(placeholder) => path.push_str(&value(*placeholder)),
         }
-        RepoPath::expanded(&path)
     }
+    RepoPath::expanded(&path)
 }
 
 /// The extension that paths of a template end in, as far as the template fixes it.

@@ -155,7 +155,7 @@ proptest! {
         };
         for step in steps {
             let next = rows.rows().iter().zip(kept.iter().cycle());
-            let next = next.filter_map(|(row, kept)| kept.then(|| row.clone()));
+            let next = next.filter(|(_, kept)| **kept).map(|(row, _)| row.clone());
             let next = Snapshot::new(next.chain(step));
             let delta = Delta::between(&rows, &next);
             let inventory = InventoryId::namespaced("team-a", "web");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kollect_inventory::Snapshot;
 use kollect_sinks::InventoryId;
-use kollect_sinks::layout::{Embedding, Nothing, render::render_all};
+use kollect_sinks::layout::{Embedding, Nothing, RepoPath, render::render_all};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ fn check(case: &Case, vectors: &Vectors) {
     let order: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
     let paths = rendering.paths().expect("paths");
     assert_eq!(
-        paths.iter().map(|path| path.as_str()).collect::<Vec<_>>(),
+        paths.iter().map(RepoPath::as_str).collect::<Vec<_>>(),
         order,
         "{id}"
     );
