@@ -213,7 +213,8 @@ pub struct Serialization {
     pub compression: Option<Compression>,
 }
 
-/// One file or many.
+/// `document`: one file; `perResource`: one file per row; `split`: an index and one file per
+/// row. Without it: `perResource` if every row carries an exported object, else `document`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LayoutMode {
@@ -236,7 +237,8 @@ impl LayoutMode {
     }
 }
 
-/// What each file holds.
+/// What each file holds: the whole row (`item`), its `attributes`, or the exported object as a
+/// `manifest`. Without it: `manifest` for rows that carry an exported object, else `item`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LayoutContent {
