@@ -1,27 +1,47 @@
 //! The `kollect` program: arguments in, exit code out.
 
 mod arguments;
+mod collect;
+mod completion;
+mod configuration;
 mod crds;
+mod init;
+mod manifest;
 mod operator;
+mod validate;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use arguments::{Arguments, Command};
+use clap::{CommandFactory as _, Parser as _};
 use mimalloc::MiMalloc;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// A command that failed: bad flags or manifests, nothing done.
+const FAILED: u8 = 2;
+
 fn main() -> ExitCode {
-    let result = match arguments::Arguments::parse().command {
-        arguments::Command::Crds(options) => crds::run(&options),
-        arguments::Command::Operator(options) => operator::run(&options),
+    completion::answer();
+    let done = |()| ExitCode::SUCCESS;
+    let Some(command) = Arguments::parse().command else {
+        // Whoever asks for nothing is shown what there is.
+        return match Arguments::command().print_help() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kollect: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let result = match command {
+        Command::Collect(options) => collect::run(&options).map(|code| ExitCode::from(code as u8)),
+        Command::Validate(options) => validate::run(&options).map(done),
+        Command::Init(options) => init::run(&options).map(done),
+        Command::Completion(options) => completion::run(&options).map(done),
+        Command::Crds(options) => crds::run(&options).map(done),
+        Command::Operator(options) => operator::run(&options).map(done),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("Error: {error:#}");
+        ExitCode::from(FAILED)
+    })
 }

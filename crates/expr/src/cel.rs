@@ -74,6 +74,16 @@ impl Program {
         Self::compile_in(text, &environment)
     }
 
+    /// Compiles a rule of a CRD schema, which is an expression over the variable `self`. To be
+    /// evaluated over the value that the rule stands beside.
+    pub fn compile_rule(text: &str) -> Result<Program, CompileError> {
+        let environment = Environment {
+            variables: &[("self", Root::Object, Type::Dyn)],
+            check: true,
+        };
+        Self::compile_in(text, &environment)
+    }
+
     fn compile_in(text: &str, environment: &Environment<'_>) -> Result<Program, CompileError> {
         let text = scan::admit(text)?;
         let expression = PrattParser::new()

@@ -1,0 +1,222 @@
+//! From rows to where they go.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use kollect_inventory::{Document, Pass};
+use kollect_sinks::{
+    Content, Delivery, Receipt, Sink, SinkSpec,
+    build::{Environment, build},
+};
+use serde_json::Value;
+
+use super::{
+    local::{Directory, Written},
+    report::{Level, Report},
+    units::Unit,
+    way::Prepared,
+};
+use crate::configuration::SinkKey;
+
+/// A place to deliver to.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    /// The sink object; nothing for a directory that the command line named.
+    key: Option<SinkKey>,
+    /// How messages name it.
+    title: String,
+    backend: Backend,
+}
+
+#[derive(Debug, Clone)]
+enum Backend {
+    Directory {
+        directory: Directory,
+        cluster: String,
+    },
+    Sink(Arc<dyn Sink>),
+}
+
+impl Destination {
+    /// A directory for the documents of one cluster.
+    pub(crate) fn directory(directory: Directory, cluster: &str) -> Self {
+        Self {
+            key: None,
+            title: directory.title(),
+            backend: Backend::Directory {
+                directory,
+                cluster: cluster.to_owned(),
+            },
+        }
+    }
+}
+
+/// Builds the sinks of one cluster, whose name takes the place of a `spec.cluster` that is not
+/// given. Nothing is connected yet.
+pub(crate) fn open(
+    sinks: &[Prepared],
+    environment: &Environment,
+    cluster: &str,
+) -> Result<Vec<Destination>> {
+    let mut destinations = Vec::new();
+    for Prepared {
+        key,
+        spec,
+        materials,
+    } in sinks
+    {
+        let spec = named(spec, cluster);
+        let sink = build(
+            &key.name,
+            &key.namespace,
+            &spec,
+            materials.clone(),
+            environment,
+        );
+        destinations.push(Destination {
+            title: key.to_string(),
+            backend: Backend::Sink(sink.with_context(|| key.to_string())?),
+            key: Some(key.clone()),
+        });
+    }
+    Ok(destinations)
+}
+
+/// The specification with a name for the cluster.
+fn named(spec: &SinkSpec, cluster: &str) -> SinkSpec {
+    let mut spec = spec.clone();
+    if spec.cluster().is_empty() {
+        let common = match &mut spec {
+            SinkSpec::Snapshot(spec) => &mut spec.common,
+            SinkSpec::Database(spec) => &mut spec.common,
+            SinkSpec::Event(spec) => &mut spec.common,
+        };
+        common.cluster = Some(cluster.to_owned());
+    }
+    spec
+}
+
+/// How messages name it.
+pub(crate) const STANDARD_OUTPUT: &str = "standard output";
+
+/// What became of one unit at one destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Exported {
+    pub(crate) title: String,
+    pub(crate) to: String,
+    pub(crate) result: Result<String, NotExported>,
+}
+
+/// Why something was not exported.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotExported {
+    /// Its rows are not known; that was told already.
+    #[error("{0}")]
+    HeldBack(String),
+    /// The destination failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// How an export goes.
+pub(crate) struct Exporting<'r> {
+    /// One time for everything that is written.
+    pub(crate) at: Timestamp,
+    /// Only say what would be delivered.
+    pub(crate) dry_run: bool,
+    /// How long one delivery may take.
+    pub(crate) timeout: Duration,
+    pub(crate) report: &'r Report,
+}
+
+/// Delivers all units, or says what would be delivered.
+pub(crate) async fn export(
+    units: &[Unit],
+    destinations: &[Destination],
+    exporting: &Exporting<'_>,
+) -> Vec<Exported> {
+    let mut exported = Vec::new();
+    for unit in units {
+        let wanted = |destination: &&Destination| match (&unit.sinks, &destination.key) {
+            (Some(sinks), Some(key)) => sinks.contains(key),
+            _ => true,
+        };
+        for destination in destinations.iter().filter(wanted) {
+            let result = deliver(unit, destination, exporting).await;
+            exported.push(Exported {
+                title: unit.title.clone(),
+                to: destination.title.clone(),
+                result,
+            });
+        }
+    }
+    exported
+}
+
+async fn deliver(
+    unit: &Unit,
+    destination: &Destination,
+    exporting: &Exporting<'_>,
+) -> Result<String, NotExported> {
+    let Exporting {
+        at,
+        dry_run,
+        timeout,
+        report,
+    } = *exporting;
+    let rows = unit.rows.clone().map_err(NotExported::HeldBack)?;
+    if dry_run {
+        let bytes = Document::whole(Arc::new(Pass::at(at)), rows.clone()).byte_len();
+        report.event(
+            Level::Info,
+            "dry-run: would write export",
+            &[
+                ("target", unit.id.to_string().into()),
+                ("to", destination.title.clone().into()),
+                ("rows", rows.len().into()),
+                ("bytes", Value::from(bytes)),
+            ],
+        );
+        return Ok(format!("would write {} rows", rows.len()));
+    }
+    let count = rows.len();
+    let sink = match &destination.backend {
+        Backend::Directory { directory, cluster } => {
+            let path = directory.path(cluster, &unit.id);
+            let written = directory.write(cluster, &unit.id, rows, at);
+            return match written.map_err(|error| NotExported::Failed(error.to_string()))? {
+                Written::Changed => Ok(format!("{count} rows in {path}")),
+                Written::Unchanged => Ok(format!("{count} rows in {path}, unchanged")),
+            };
+        }
+        Backend::Sink(sink) => sink,
+    };
+    let delivery = Delivery {
+        inventory: unit.id.clone(),
+        generation: 0,
+        at,
+        content: Content::Everything(rows),
+        max_document_bytes: unit.max_document_bytes,
+    };
+    match tokio::time::timeout(timeout, sink.deliver(&delivery)).await {
+        Ok(Ok(receipt)) => Ok(told(count, &receipt)),
+        Ok(Err(error)) => Err(NotExported::Failed(error.to_string())),
+        Err(_) => Err(NotExported::Failed(format!(
+            "no answer within {} s; give more time with --timeout",
+            timeout.as_secs()
+        ))),
+    }
+}
+
+/// A receipt for people.
+fn told(rows: usize, receipt: &Receipt) -> String {
+    let mut text = format!("{rows} rows");
+    if receipt.removed > 0 {
+        text.push_str(&format!(", {} removed", receipt.removed));
+    }
+    if let Some(note) = &receipt.note {
+        text.push_str(&format!(", {note}"));
+    }
+    text
+}

@@ -1,0 +1,267 @@
+//! What the command says beside its data: events, progress and a summary, all on standard error.
+
+use std::io::IsTerminal as _;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{
+    export::{Exported, NotExported, STANDARD_OUTPUT},
+    outcome::{Named, TargetOutcome, named_object, skip_counts},
+    table::Table,
+};
+
+/// How important an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Level {
+    /// Everything.
+    Debug,
+    /// What was left out, and what would be written.
+    Info,
+    /// What deserves attention.
+    Warn,
+    /// What went wrong.
+    Error,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+        }
+    }
+}
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one JSON object per line.
+    Json,
+}
+
+/// Says things.
+pub(crate) struct Report {
+    level: Level,
+    format: LogFormat,
+    bars: MultiProgress,
+}
+
+impl Report {
+    /// Speaks from `level` on. Without a format, to a terminal in words and elsewhere in JSON.
+    pub(crate) fn new(level: Level, format: Option<LogFormat>) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target = if terminal {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        Self {
+            level,
+            format: format.unwrap_or(if terminal {
+                LogFormat::Text
+            } else {
+                LogFormat::Json
+            }),
+            bars: MultiProgress::with_draw_target(target),
+        }
+    }
+
+    /// Tells of an event.
+    pub(crate) fn event(&self, level: Level, message: &str, fields: &[(&str, Value)]) {
+        if level >= self.level {
+            let line = line(self.format, level, message, fields, Timestamp::now());
+            self.say(&line);
+        }
+    }
+
+    /// Prints a line, whatever the level.
+    pub(crate) fn say(&self, text: &str) {
+        self.bars.suspend(|| eprintln!("{text}"));
+    }
+
+    /// A bar for a listing.
+    pub(crate) fn bar(&self, title: String) -> ProgressBar {
+        let style = ProgressStyle::with_template("{spinner} {msg}: {pos} objects, {per_sec}");
+        let bar = self.bars.add(ProgressBar::no_length());
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        bar.set_message(title);
+        bar.enable_steady_tick(std::time::Duration::from_millis(120));
+        bar
+    }
+
+    /// Tells what was left out and what failed in one context.
+    pub(crate) fn outcomes(&self, context: &str, outcomes: &[TargetOutcome]) {
+        for outcome in outcomes {
+            let target = || ("target", Value::from(Named(&outcome.key).to_string()));
+            let context = || ("context", Value::from(context));
+            for skip in &outcome.skips {
+                let fields = [
+                    context(),
+                    target(),
+                    ("reason", skip.reason.as_str().into()),
+                    ("namespace", skip.namespace.clone().into()),
+                    ("detail", skip.message.clone().into()),
+                ];
+                self.event(Level::Info, "target skipped", &fields);
+            }
+            for failure in &outcome.failures {
+                let fields = [
+                    context(),
+                    target(),
+                    (
+                        "object",
+                        named_object(&failure.namespace, &failure.name).into(),
+                    ),
+                    ("uid", failure.uid.clone().into()),
+                    ("reason", failure.reason.clone().into()),
+                ];
+                self.event(Level::Info, "object extraction failed", &fields);
+            }
+        }
+    }
+}
+
+fn line(
+    format: LogFormat,
+    level: Level,
+    message: &str,
+    fields: &[(&str, Value)],
+    now: Timestamp,
+) -> String {
+    let fields = fields
+        .iter()
+        .filter(|(_, value)| value.as_str() != Some(""));
+    match format {
+        LogFormat::Json => {
+            let mut object = Map::new();
+            object.insert("level".to_owned(), level.as_str().into());
+            object.insert("ts".to_owned(), now.to_string().into());
+            object.insert("msg".to_owned(), message.into());
+            for (name, value) in fields {
+                object.insert((*name).to_owned(), value.clone());
+            }
+            Value::Object(object).to_string()
+        }
+        LogFormat::Text => {
+            let mut text = format!("{}: {message}", level.as_str());
+            for (name, value) in fields {
+                let value = match value {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                text.push_str(&format!("\n  {name}: {value}"));
+            }
+            text
+        }
+    }
+}
+
+/// The messages of one context, in the order in which they are printed: errors of the run, objects
+/// that could not be extracted, errors of exports.
+pub(crate) fn errors(outcomes: &[TargetOutcome], exported: &[Exported]) -> Vec<String> {
+    let mut errors = Vec::new();
+    for outcome in outcomes {
+        let target = Named(&outcome.key);
+        errors.extend(
+            outcome
+                .errors
+                .iter()
+                .map(|error| format!("target {target}: {error}")),
+        );
+    }
+    for outcome in outcomes {
+        for failure in &outcome.failures {
+            errors.push(format!(
+                "target {}: extract {} (uid={}): {}",
+                Named(&outcome.key),
+                named_object(&failure.namespace, &failure.name),
+                failure.uid,
+                failure.reason
+            ));
+        }
+    }
+    for export in exported {
+        if let Err(NotExported::Failed(error)) = &export.result {
+            errors.push(format!("{}: export: {error}", export.title));
+        }
+    }
+    errors
+}
+
+/// The summary of one context: what was collected, and where it went.
+pub(crate) fn summary(context: &str, outcomes: &[TargetOutcome], exported: &[Exported]) -> String {
+    let mut table = Table::new(["TARGET", "ROWS", "LEFT OUT", "FAILED", "STATE"]);
+    for outcome in outcomes {
+        let left_out: Vec<String> = skip_counts(outcome)
+            .iter()
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        let number = |count: usize| match count {
+            0 => "-".to_owned(),
+            count => count.to_string(),
+        };
+        let rows = outcome.rows.as_ref();
+        table.row([
+            Named(&outcome.key).to_string(),
+            rows.map_or_else(|| "-".to_owned(), |rows| rows.len().to_string()),
+            if left_out.is_empty() {
+                "-".to_owned()
+            } else {
+                left_out.join(", ")
+            },
+            number(outcome.failures.len()),
+            state(outcome).to_owned(),
+        ]);
+    }
+    let mut text = format!("\ncontext {context}\n{table}");
+    for Exported { title, to, result } in exported {
+        match result {
+            // The records themselves tell.
+            Ok(_) if to == STANDARD_OUTPUT => {}
+            Ok(what) => text.push_str(&format!("{title} -> {to}: {what}\n")),
+            Err(error) => text.push_str(&format!("{title} -> {to}: not written: {error}\n")),
+        }
+    }
+    text
+}
+
+fn state(outcome: &TargetOutcome) -> &'static str {
+    match &outcome.rows {
+        _ if outcome.suspended => "suspended",
+        Some(_) if outcome.is_degraded() => "partial",
+        Some(_) => "complete",
+        None => "not collected",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_for_people_and_machines() {
+        let now = "2026-01-15T12:00:00Z".parse().unwrap();
+        let fields = [
+            ("target", Value::from("a/b")),
+            ("namespace", "".into()),
+            ("bytes", 7.into()),
+        ];
+        let line = |format| super::line(format, Level::Info, "target skipped", &fields, now);
+        assert_eq!(
+            line(LogFormat::Json),
+            r#"{"bytes":7,"level":"info","msg":"target skipped","target":"a/b","ts":"2026-01-15T12:00:00Z"}"#
+        );
+        assert_eq!(
+            line(LogFormat::Text),
+            "info: target skipped\n  target: a/b\n  bytes: 7"
+        );
+    }
+}

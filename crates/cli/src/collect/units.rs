@@ -1,0 +1,159 @@
+//! What is exported: each inventory, or each target where there are none. Pure.
+
+use std::collections::BTreeSet;
+
+use kollect_api::{
+    KollectClusterInventory, inventory::Dedupe as ApiDedupe, rules::Object, selector::LabelSelector,
+};
+use kollect_collect::{
+    gates::Selector,
+    plan::{NamespaceListing, TargetKey, World},
+    store::InventoryScope,
+};
+use kollect_inventory::{Dedupe, Owner, Snapshot, rollup};
+use kollect_sinks::InventoryId;
+
+use super::outcome::{Named, TargetOutcome};
+use crate::configuration::{Configuration, SinkKey, sink_refs};
+
+/// One thing that is exported as a whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Unit {
+    pub(crate) id: InventoryId,
+    /// How messages name it.
+    pub(crate) title: String,
+    /// Its rows, or why they are not known.
+    pub(crate) rows: Result<Snapshot, String>,
+    /// Where it goes; nothing for everywhere.
+    pub(crate) sinks: Option<Vec<SinkKey>>,
+    pub(crate) max_document_bytes: Option<u64>,
+}
+
+/// Each target by itself.
+pub(crate) fn of_targets(outcomes: &[TargetOutcome]) -> Vec<Unit> {
+    let wanted = outcomes.iter().filter(|outcome| !outcome.suspended);
+    wanted
+        .map(|outcome| Unit {
+            id: id_of(&outcome.key),
+            title: format!("target {}", Named(&outcome.key)),
+            rows: outcome
+                .rows
+                .clone()
+                .ok_or_else(|| "it was not collected".to_owned()),
+            sinks: None,
+            max_document_bytes: None,
+        })
+        .collect()
+}
+
+/// The inventory that the rows of a target alone make.
+pub(crate) fn id_of(key: &TargetKey) -> InventoryId {
+    match key.owner {
+        Owner::Target => InventoryId::namespaced(&*key.namespace, &*key.name),
+        Owner::ClusterTarget => InventoryId::cluster(&*key.name),
+    }
+}
+
+/// Each inventory with the rows that an operator would give it; nothing where there are none.
+pub(crate) fn of_inventories(
+    configuration: &Configuration,
+    world: &World,
+    outcomes: &[TargetOutcome],
+) -> Vec<Unit> {
+    let mut units = Vec::new();
+    for object in &configuration.objects {
+        let unit = match object {
+            Object::Inventory(inventory) if !inventory.spec.suspend => {
+                let scope = InventoryScope::Namespace(object.namespace().to_owned());
+                Unit {
+                    id: InventoryId::namespaced(object.namespace(), object.name()),
+                    title: format!("inventory {}/{}", object.namespace(), object.name()),
+                    rows: rows(&scope, Dedupe::KeepAll, outcomes),
+                    sinks: Some(sink_refs(object)),
+                    max_document_bytes: inventory
+                        .spec
+                        .max_export_bytes
+                        .and_then(|bytes| u64::try_from(bytes).ok()),
+                }
+            }
+            Object::ClusterInventory(inventory) if !inventory.spec.suspend => Unit {
+                id: InventoryId::cluster(object.name()),
+                title: format!("cluster inventory {}", object.name()),
+                rows: cluster_scope(inventory, world)
+                    .and_then(|scope| rows(&scope, dedupe(inventory.spec.dedupe), outcomes)),
+                sinks: Some(sink_refs(object)),
+                max_document_bytes: None,
+            },
+            _ => continue,
+        };
+        units.push(unit);
+    }
+    units
+}
+
+fn dedupe(dedupe: ApiDedupe) -> Dedupe {
+    match dedupe {
+        ApiDedupe::KeepAll => Dedupe::KeepAll,
+        ApiDedupe::ByResourceUid => Dedupe::ByResourceUid,
+    }
+}
+
+/// The rows of a scope, unless a target in it is not known completely.
+fn rows(
+    scope: &InventoryScope,
+    dedupe: Dedupe,
+    outcomes: &[TargetOutcome],
+) -> Result<Snapshot, String> {
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        if !scope.includes_target(&outcome.key) || outcome.suspended {
+            continue;
+        }
+        let Some(known) = &outcome.rows else {
+            return Err(format!("target {} was not collected", Named(&outcome.key)));
+        };
+        let included = known.rows().iter().filter(|row| scope.includes_row(row));
+        rows.extend(included.cloned());
+    }
+    // Merging looks at rows in canonical order.
+    let rows = Snapshot::new(rows);
+    Ok(match dedupe {
+        Dedupe::KeepAll => rows,
+        Dedupe::ByResourceUid => Snapshot::new(rollup::merge(rows.rows().iter().cloned(), dedupe)),
+    })
+}
+
+/// Which targets and namespaces a cluster inventory means.
+fn cluster_scope(
+    inventory: &KollectClusterInventory,
+    world: &World,
+) -> Result<InventoryScope, String> {
+    let spec = &inventory.spec;
+    let selector = |field: &str, selector: Option<&LabelSelector>| {
+        Selector::compile_optional(selector).map_err(|error| format!("spec.{field}.{error}"))
+    };
+    let by_labels = selector("targetSelector", spec.target_selector.as_ref())?;
+    let wanted: BTreeSet<&str> = spec.target_refs.iter().map(|name| name.trim()).collect();
+    let targets = world.cluster_targets.iter().filter(|target| {
+        let name = target.metadata.name.as_deref().unwrap_or_default();
+        if wanted.is_empty() {
+            by_labels.matches(&target.metadata.labels.clone().unwrap_or_default())
+        } else {
+            wanted.contains(name)
+        }
+    });
+    let targets = targets.filter_map(|target| target.metadata.name.clone());
+    let by_labels = selector("namespaceSelector", spec.namespace_selector.as_ref())?;
+    let known = match &world.namespaces {
+        NamespaceListing::Unread => return Err("namespaces are not known".to_owned()),
+        NamespaceListing::Complete(known) | NamespaceListing::Partial(known) => known,
+    };
+    let namespaces = known.iter().filter(|(name, facts)| {
+        (spec.namespaces.is_empty() || spec.namespaces.contains(name))
+            && by_labels.matches(&facts.labels)
+    });
+    Ok(InventoryScope::Cluster {
+        targets: targets.collect(),
+        namespaces: namespaces.map(|(name, _)| name.clone()).collect(),
+    })
+}

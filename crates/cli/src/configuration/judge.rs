@@ -1,0 +1,393 @@
+//! What stands against an object: its schema, the rule library, and what it refers to.
+
+use std::{collections::BTreeSet, fmt};
+
+use kollect_api::{
+    KollectProfile,
+    names::is_dns_subdomain,
+    reference::SinkFamily,
+    rules::{self, Denial, Object, Surroundings, Verdict},
+};
+
+use super::{Configuration, Standard};
+use crate::manifest::{Document, Schemas, Violation};
+
+/// An object that does not hold up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    kind: String,
+    name: String,
+    /// Where the object begins, for what concerns it as a whole.
+    start: String,
+    faults: Vec<Fault>,
+}
+
+/// One thing that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The field; empty for the object as a whole.
+    pub(crate) path: String,
+    /// What is wrong.
+    pub(crate) problem: String,
+    /// `file:line`.
+    pub(crate) at: String,
+}
+
+impl Problem {
+    /// Something about the object as a whole.
+    pub(super) fn of(document: &Document, problem: &str) -> Self {
+        Self::new(document, vec![fault(document, "", problem)])
+    }
+
+    fn new(document: &Document, faults: Vec<Fault>) -> Self {
+        Self {
+            kind: document.text("/kind").to_owned(),
+            name: document.text("/metadata/name").to_owned(),
+            start: document.at(""),
+            faults,
+        }
+    }
+
+    /// Where each fault is, one line each.
+    pub(crate) fn places(&self) -> impl Iterator<Item = String> {
+        self.faults.iter().map(|fault| {
+            if fault.path.is_empty() {
+                fault.at.clone()
+            } else {
+                format!("{}: {}", fault.at, fault.path)
+            }
+        })
+    }
+}
+
+impl fmt::Display for Problem {
+    /// The form in which the API server reports an invalid object.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.kind, self.name)?;
+        for (index, Fault { path, problem, .. }) in self.faults.iter().enumerate() {
+            match (index, path.is_empty()) {
+                (0, true) => write!(f, " {problem}")?,
+                (0, false) => write!(f, " is invalid: {path}: {problem}")?,
+                (_, true) => write!(f, "; {problem}")?,
+                (_, false) => write!(f, "; {path}: {problem}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fault(document: &Document, path: &str, problem: impl Into<String>) -> Fault {
+    Fault {
+        path: path.to_owned(),
+        problem: problem.into(),
+        at: document.at(path),
+    }
+}
+
+impl Configuration {
+    /// Judges all objects; those that hold up are kept.
+    pub(super) fn judge(
+        &mut self,
+        documents: Vec<Document>,
+        schemas: &Schemas,
+        standard: &Standard,
+    ) {
+        let mut objects = Vec::new();
+        let mut broken_profiles = BTreeSet::new();
+        let mut read = Vec::new();
+        for document in documents {
+            let violations = schemas.check(document.text("/kind"), &document.value);
+            let object = Object::from_value(document.value.clone());
+            match &object {
+                Ok(object) => objects.push(object.clone()),
+                Err(_) if document.text("/kind") == "KollectProfile" => {
+                    broken_profiles.insert(document.text("/metadata/name").to_owned());
+                }
+                Err(_) => {}
+            }
+            read.push((document, violations, object));
+        }
+        let given = Given {
+            objects: &objects,
+            broken_profiles,
+        };
+        for (document, violations, object) in read {
+            let faults = match &object {
+                Ok(object) => {
+                    let judged = judge(object, &document, violations, &given, standard);
+                    self.warnings.extend(judged.warnings);
+                    judged.faults
+                }
+                Err(error) if violations.is_empty() => {
+                    vec![fault(&document, "", error.to_string())]
+                }
+                Err(_) => of_schema(&document, violations, &[]),
+            };
+            match object {
+                Ok(object) if faults.is_empty() => self.objects.push(object),
+                _ => self.problems.push(Problem::new(&document, faults)),
+            }
+        }
+    }
+}
+
+/// Everything that was given, for rules and references that look around.
+struct Given<'g> {
+    objects: &'g [Object],
+    /// Profiles that cannot be read are there all the same.
+    broken_profiles: BTreeSet<String>,
+}
+
+/// What is said of one object.
+#[derive(Default)]
+struct Judged {
+    faults: Vec<Fault>,
+    warnings: Vec<String>,
+}
+
+fn judge(
+    object: &Object,
+    document: &Document,
+    violations: Vec<Violation>,
+    given: &Given<'_>,
+    standard: &Standard,
+) -> Judged {
+    let Judged {
+        mut faults,
+        mut warnings,
+    } = Judged::default();
+    let mut warn = |text: &str| {
+        let (kind, name) = (object.kind(), object.name());
+        warnings.push(format!("{}: {kind} {name:?}: {text}", document.at("")));
+    };
+    if !object.name().is_empty() && !is_dns_subdomain(object.name()) {
+        let problem = "Invalid value: must be a DNS-1123 subdomain: lower-case letters, digits, '-' and '.', at most 253 characters";
+        faults.push(fault(document, "metadata.name", problem));
+    }
+    let surroundings = surroundings(object, given.objects);
+    match rules::review(object, &standard.of_a_person(), &surroundings) {
+        Verdict::Allowed { warnings } => {
+            for text in &warnings {
+                warn(text);
+            }
+            // What only a person may do is worth knowing before the manifest goes to a cluster.
+            if let Verdict::Denied(denial) =
+                rules::review(object, &standard.settings, &surroundings)
+            {
+                warn(&format!(
+                    "only for kollect collect; an operator says: {}",
+                    reason(&denial)
+                ));
+            }
+        }
+        Verdict::Denied(Denial::Invalid { findings, .. }) => {
+            for finding in findings {
+                let path = finding.path.to_string();
+                let text = finding.to_string();
+                let problem = text.strip_prefix(&path).unwrap_or(&text);
+                let problem = problem.strip_prefix(": ").unwrap_or(problem);
+                faults.push(fault(document, &path, problem));
+            }
+        }
+        Verdict::Denied(Denial::Refused(message)) => {
+            faults.push(fault(document, "", format!("is refused: {message}")));
+        }
+    }
+    let known: Vec<String> = faults.iter().map(|fault| fault.path.clone()).collect();
+    faults.extend(of_schema(document, violations, &known));
+    for reference in references(object, given) {
+        match reference {
+            Reference::Missing { path, problem } => faults.push(fault(document, path, problem)),
+            Reference::Doubtful(text) => warn(&text),
+        }
+    }
+    Judged { faults, warnings }
+}
+
+fn reason(denial: &Denial) -> String {
+    match denial {
+        Denial::Invalid { findings, .. } => {
+            let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            texts.join("; ")
+        }
+        Denial::Refused(message) => message.clone(),
+    }
+}
+
+/// What the schema adds to what is known. The rule library says most of it in better words, so a
+/// field it has named is not named again, and a rule of the schema speaks only where the library
+/// found nothing at all.
+fn of_schema(document: &Document, violations: Vec<Violation>, known: &[String]) -> Vec<Fault> {
+    let said = |violation: &Violation| {
+        let path = &violation.path;
+        if violation.by_rule {
+            return known.iter().any(|other| other.starts_with(path.as_str()));
+        }
+        known.contains(path)
+    };
+    violations
+        .into_iter()
+        .filter(|violation| !said(violation))
+        .map(|violation| fault(document, &violation.path, violation.problem))
+        .collect()
+}
+
+/// What the rules want to see around an object, as far as it was given.
+fn surroundings(object: &Object, all: &[Object]) -> Surroundings {
+    let needs = rules::needs(object);
+    let mut found = Surroundings::default();
+    for other in all {
+        match other {
+            Object::Scope(scope) if needs.scopes_in.as_deref() == Some(other.namespace()) => {
+                found.scopes.push(scope.clone());
+            }
+            Object::ClusterScope(scope) if needs.cluster_scopes => {
+                found.cluster_scopes.push(scope.clone());
+            }
+            Object::Profile(profile) => {
+                let own = (other.namespace().to_owned(), other.name().to_owned());
+                if needs.profile.as_ref() == Some(&own) {
+                    found.profile = Some(profile.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// What an object refers to and is not there.
+enum Reference {
+    Missing { path: &'static str, problem: String },
+    Doubtful(String),
+}
+
+fn references(object: &Object, given: &Given<'_>) -> Vec<Reference> {
+    let all = given.objects;
+    let profiles = || {
+        all.iter().filter_map(|other| match other {
+            Object::Profile(profile) => Some(profile),
+            _ => None,
+        })
+    };
+    let mut found = Vec::new();
+    let mut profile = |path, namespace: &str, name: &str| {
+        let is = |profile: &&KollectProfile| profile.metadata.name.as_deref() == Some(name);
+        let Some(nearest) = profiles()
+            .find(|profile| is(profile) && profile.metadata.namespace.as_deref() == Some(namespace))
+            .or_else(|| profiles().find(is))
+        else {
+            if given.broken_profiles.contains(name) {
+                return;
+            }
+            found.push(Reference::Missing {
+                path,
+                problem: format!("Not found: {name:?}: no KollectProfile of this name was given"),
+            });
+            return;
+        };
+        let actual = nearest.metadata.namespace.as_deref().unwrap_or_default();
+        if actual != namespace {
+            found.push(Reference::Doubtful(format!(
+                "profile {name:?} is in namespace {actual:?}; an operator looks for it in {namespace:?} only"
+            )));
+        }
+    };
+    match object {
+        Object::Target(target) => {
+            let name = target.spec.profile_ref.trim();
+            if !name.is_empty() {
+                profile("spec.profileRef", object.namespace(), name);
+            }
+        }
+        Object::ClusterTarget(target) => {
+            let reference = &target.spec.profile_ref;
+            let name = reference.name.trim();
+            if !name.is_empty() {
+                profile("spec.profileRef.name", reference.namespace(), name);
+            }
+        }
+        Object::Inventory(_) | Object::ClusterInventory(_) => {
+            found.extend(missing_sinks(object, all).map(Reference::Doubtful));
+        }
+        _ => {}
+    }
+    found
+}
+
+/// Sinks of an inventory that were not given.
+fn missing_sinks<'o>(object: &'o Object, all: &'o [Object]) -> impl Iterator<Item = String> + 'o {
+    sink_refs(object)
+        .into_iter()
+        .filter(|wanted| {
+            !all.iter()
+                .any(|other| SinkKey::of(other).as_ref() == Some(wanted))
+        })
+        .map(|wanted| format!("{wanted} is not among the given objects"))
+}
+
+/// Which sink.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SinkKey {
+    pub(crate) family: SinkFamily,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl SinkKey {
+    /// The key of a sink.
+    pub(crate) fn of(object: &Object) -> Option<Self> {
+        let family = match object {
+            Object::SnapshotSink(_) => SinkFamily::Snapshot,
+            Object::DatabaseSink(_) => SinkFamily::Database,
+            Object::EventSink(_) => SinkFamily::Event,
+            _ => return None,
+        };
+        Some(Self {
+            family,
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for SinkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.family {
+            SinkFamily::Snapshot => "KollectSnapshotSink",
+            SinkFamily::Database => "KollectDatabaseSink",
+            SinkFamily::Event => "KollectEventSink",
+        };
+        write!(f, "{kind} {}/{}", self.namespace, self.name)
+    }
+}
+
+/// The sinks an inventory is delivered to.
+pub(crate) fn sink_refs(object: &Object) -> Vec<SinkKey> {
+    let key = |family, namespace: &str, name: &str| SinkKey {
+        family,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    match object {
+        Object::Inventory(inventory) => inventory
+            .spec
+            .all_sink_refs()
+            .map(|(family, sink)| key(family, object.namespace(), &sink.name))
+            .collect(),
+        Object::ClusterInventory(inventory) => inventory
+            .spec
+            .all_sink_refs()
+            .map(|(family, sink)| {
+                let named = sink.namespace.as_deref().unwrap_or_default().trim();
+                let namespace = if named.is_empty() {
+                    inventory.spec.sink_namespace()
+                } else {
+                    named
+                };
+                key(family, namespace, &sink.name)
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
