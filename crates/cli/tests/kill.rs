@@ -25,15 +25,7 @@ const KILLS: usize = 50;
 fn fifty_kills_lose_and_invent_nothing() -> Result<()> {
     let plane = ControlPlane::start_with(Options { controllers: false })?;
     let cluster = plane.cluster();
-    let definitions: Vec<_> = crd::all_yaml().into_iter().map(|file| file.yaml).collect();
-    cluster.apply(&definitions.join("---\n"))?;
-    cluster.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "crd",
-        "--all",
-    ])?;
+    cluster.define(crd::all_yaml().iter().map(|file| &file.yaml))?;
     let namespace = cluster.create_namespace("kill")?;
     for manifest in configuration(&namespace) {
         cluster.apply(&manifest.to_string())?;

@@ -102,10 +102,18 @@ pub struct Plan {
     basis: Basis,
     /// The plans of targets before access was looked at, where nothing was missing.
     drafts: BTreeMap<TargetKey, Drafted>,
+    wishes: BTreeMap<Arc<Resource>, Wish>,
     /// Kinds that discovery has to be asked about.
     pub unknown_kinds: Vec<GroupVersionKind>,
     /// What access depends on: to be asked now if there is no answer, and again from time to time.
     pub reviews: BTreeSet<Review>,
+}
+
+/// The drafts of all targets of a resource, and the namespaces they want together.
+#[derive(Debug)]
+struct Wish {
+    targets: Vec<Arc<TargetPlan>>,
+    namespaces: Arc<BTreeSet<Arc<str>>>,
 }
 
 impl Plan {
@@ -196,12 +204,11 @@ impl Plan {
         previous: &Plan,
         world: &World,
     ) {
-        let collections = targets.iter().filter_map(|target| target.collection());
-        let mut reaches = HashSet::new();
-        let wanted: BTreeSet<Arc<str>> = collections
-            .filter(|collection| reaches.insert(Arc::as_ptr(&collection.reach)))
-            .flat_map(|collection| collection.reach.keys().cloned())
-            .collect();
+        let wanted = previous.wanted(&resource, &targets);
+        let wish = Wish {
+            targets: targets.clone(),
+            namespaces: Arc::clone(&wanted),
+        };
         let running = previous.watches_of(&resource).iter();
         let running = running.map(|watch| watch.scope.clone()).collect();
         let width = Width::choose(&resource, &wanted, &running, &world.access, &world.settings);
@@ -226,9 +233,26 @@ impl Plan {
                 let resource = Arc::clone(&resource);
                 Arc::new(ResourcePlan::new(resource, targets, width.scopes, previous))
             });
-            self.resources.insert(resource, plan);
+            self.resources.insert(Arc::clone(&resource), plan);
         }
         self.reviews.extend(width.reviews);
+        self.wishes.insert(resource, wish);
+    }
+
+    /// All namespaces that some targets of a resource want.
+    fn wanted(&self, resource: &Resource, targets: &[Arc<TargetPlan>]) -> Arc<BTreeSet<Arc<str>>> {
+        if let Some(wish) = self.wishes.get(resource)
+            && same(&wish.targets, targets)
+        {
+            return Arc::clone(&wish.namespaces);
+        }
+        let collections = targets.iter().filter_map(|target| target.collection());
+        let mut reaches = HashSet::new();
+        let reaches = collections
+            .map(|collection| &collection.reach)
+            .filter(|reach| reaches.insert(Arc::as_ptr(reach)));
+        let names: HashSet<&Arc<str>> = reaches.flat_map(|reach| reach.keys()).collect();
+        Arc::new(names.into_iter().cloned().collect())
     }
 
     /// What has to be done to get here from `old`.
@@ -269,4 +293,9 @@ impl Plan {
         static NONE: BTreeSet<Watch> = BTreeSet::new();
         self.resource(resource).map_or(&NONE, |plan| &plan.watches)
     }
+}
+
+/// Whether these are the very same plans.
+fn same(a: &[Arc<TargetPlan>], b: &[Arc<TargetPlan>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
 }

@@ -176,6 +176,19 @@ impl Cluster {
         self.run_kubectl(&["apply", "--server-side", "-f", "-"], yaml)
     }
 
+    /// Applies CustomResourceDefinitions and waits until their kinds are served.
+    pub fn define(&self, definitions: impl IntoIterator<Item = impl AsRef<str>>) -> Result<()> {
+        let mut yaml = String::new();
+        for definition in definitions {
+            yaml.push_str("---\n");
+            yaml.push_str(definition.as_ref());
+        }
+        self.apply(&yaml)?;
+        let established = ["wait", "--for=condition=Established", "--timeout=60s"];
+        self.run_kubectl(&[&established[..], &["-f", "-"]].concat(), &yaml)?;
+        Ok(())
+    }
+
     /// A kubectl command that is set up for this cluster, to run with other output.
     pub fn kubectl_command(&self) -> Command {
         let mut command = Command::new(&self.kubectl);

@@ -19,20 +19,9 @@ use serde_json::{Value, json};
 fn cluster() -> &'static Cluster {
     static INSTALLED: LazyLock<&'static Cluster> = LazyLock::new(|| {
         let cluster = Cluster::shared().expect("a control plane");
-        let files = crd::all_yaml();
-        let all: Vec<_> = files.iter().map(|file| file.yaml.as_str()).collect();
         cluster
-            .apply(&all.join("---\n"))
+            .define(crd::all_yaml().iter().map(|file| &file.yaml))
             .expect("the API server takes our CRDs");
-        cluster
-            .kubectl(&[
-                "wait",
-                "--for=condition=Established",
-                "--timeout=60s",
-                "crd",
-                "--all",
-            ])
-            .expect("the CRDs are served");
         cluster
     });
     *INSTALLED

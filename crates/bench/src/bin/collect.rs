@@ -37,15 +37,7 @@ fn main() -> Result<ExitCode> {
     println!("starting a control plane");
     let plane = ControlPlane::start_with(Options { controllers: false })?;
     let cluster = plane.cluster();
-    let definitions: Vec<_> = crd::all_yaml().into_iter().map(|file| file.yaml).collect();
-    cluster.apply(&definitions.join("---\n"))?;
-    cluster.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "crd",
-        "--all",
-    ])?;
+    cluster.define(crd::all_yaml().iter().map(|file| &file.yaml))?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

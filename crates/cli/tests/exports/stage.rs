@@ -74,16 +74,7 @@ impl Stage {
     pub(crate) fn new() -> Result<Self> {
         let plane = ControlPlane::start_with(Options { controllers: false })?;
         let cluster = plane.cluster();
-        let definitions: Vec<_> = crd::all_yaml().into_iter().map(|file| file.yaml).collect();
-        cluster.apply(&definitions.join("---\n"))?;
-        let wait = [
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "crd",
-            "--all",
-        ];
-        cluster.kubectl(&wait)?;
+        cluster.define(crd::all_yaml().iter().map(|file| &file.yaml))?;
         let namespace = cluster.create_namespace("exports")?;
         let postgres = Postgres::start()?;
         let database = postgres.create_database("exports")?;

@@ -102,9 +102,7 @@ impl ResourcePlan {
 
     /// Whether this plan is made of these targets and watches these scopes.
     pub(super) fn is_of(&self, targets: &[Arc<TargetPlan>], scopes: &BTreeSet<WatchScope>) -> bool {
-        let same = |(a, b): (&Arc<TargetPlan>, &Arc<TargetPlan>)| Arc::ptr_eq(a, b);
-        self.targets.len() == targets.len()
-            && self.targets.iter().zip(targets).all(same)
+        super::same(&self.targets, targets)
             && self.watches.iter().map(|watch| &watch.scope).eq(scopes)
     }
 

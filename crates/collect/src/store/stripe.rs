@@ -246,9 +246,8 @@ impl Stripe {
 
     /// The row of one object.
     pub(super) fn row(&self, hash: u64, namespace: &str, name: &str) -> Option<&Row> {
-        let is_object = |entry: &Entry| {
-            entry.row.name() == name && entry.row.origin().namespace() == namespace
-        };
+        let is_object =
+            |entry: &Entry| entry.row.name() == name && entry.row.origin().namespace() == namespace;
         self.table.find(hash, is_object)?.visible()
     }
 

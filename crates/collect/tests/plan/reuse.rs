@@ -39,7 +39,7 @@ const BASE: &str = "
 /// One change of the world, and whose plan it may change.
 struct Edit {
     what: &'static str,
-    edit: fn(&mut World),
+    make: fn(&mut World),
     concerns: &'static [&'static str],
 }
 
@@ -60,12 +60,12 @@ fn put(world: &mut World, manifest: &str) {
 const EDITS: &[Edit] = &[
     Edit {
         what: "nothing",
-        edit: |_| {},
+        make: |_| {},
         concerns: &[],
     },
     Edit {
         what: "the status of a target",
-        edit: |world| {
+        make: |world| {
             let target = &mut world.targets[0];
             let mut written = kollect_api::KollectTarget::clone(target);
             written.metadata.resource_version = Some("7".to_owned());
@@ -76,7 +76,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "the spec of a target",
-        edit: |world| {
+        make: |world| {
             put(
                 world,
                 "{kind: KollectTarget, metadata: {namespace: team-a, name: all}, spec: {profileRef: p, names: [x]}}",
@@ -86,7 +86,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "a suspension",
-        edit: |world| {
+        make: |world| {
             put(
                 world,
                 "{kind: KollectTarget, metadata: {namespace: team-b, name: pods}, spec: {profileRef: q, suspend: true}}",
@@ -96,7 +96,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "a profile",
-        edit: |world| {
+        make: |world| {
             put(
                 world,
                 "{kind: KollectProfile, metadata: {namespace: team-b, name: q}, spec: {targetGVK: {version: v1, kind: Pod}, attributes: [{name: m, path: $.kind}]}}",
@@ -106,7 +106,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "a profile that comes",
-        edit: |world| {
+        make: |world| {
             put(
                 world,
                 "{kind: KollectProfile, metadata: {namespace: team-b, name: nowhere}, spec: {targetGVK: {version: v1, kind: Pod}, attributes: [{name: m, path: $.kind}]}}",
@@ -116,7 +116,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "a profile that goes",
-        edit: |world| {
+        make: |world| {
             let metadata = json!({"namespace": "team-b", "name": "nowhere"});
             remove(
                 world,
@@ -127,36 +127,36 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "a kind that goes",
-        edit: |world| world.kinds.set(gvk("Pod"), KindFact::NotInstalled),
+        make: |world| world.kinds.set(gvk("Pod"), KindFact::NotInstalled),
         concerns: &["team-b/pods", "team-b/ruled"],
     },
     Edit {
         what: "a kind that comes",
-        edit: |world| {
+        make: |world| {
             world
                 .kinds
-                .set(gvk("Pod"), KindFact::Served(resource("Pod")))
+                .set(gvk("Pod"), KindFact::Served(resource("Pod")));
         },
         concerns: &["team-b/pods", "team-b/ruled"],
     },
     Edit {
         what: "labels of a namespace",
-        edit: |world| {
+        make: |world| {
             put(
                 world,
                 "{kind: Namespace, metadata: {name: infra, labels: {tier: app, kollect.dev/watch: enabled}}}",
-            )
+            );
         },
         concerns: EVERYBODY,
     },
     Edit {
         what: "a namespace",
-        edit: |world| put(world, "{kind: Namespace, metadata: {name: team-c}}"),
+        make: |world| put(world, "{kind: Namespace, metadata: {name: team-c}}"),
         concerns: EVERYBODY,
     },
     Edit {
         what: "a scope",
-        edit: |world| {
+        make: |world| {
             put(
                 world,
                 "{kind: KollectScope, metadata: {namespace: team-a, name: s}, spec: {allowedNamespaces: [team-a]}}",
@@ -166,7 +166,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "a cluster scope",
-        edit: |world| {
+        make: |world| {
             put(
                 world,
                 "{kind: KollectClusterScope, metadata: {name: s}, spec: {deniedNamespaces: [team-b]}}",
@@ -176,12 +176,12 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "a setting",
-        edit: |world| world.settings.default_excluded_namespaces = vec!["infra".to_owned()],
+        make: |world| world.settings.default_excluded_namespaces = vec!["infra".to_owned()],
         concerns: EVERYBODY,
     },
     Edit {
         what: "namespaces that cannot be listed any more",
-        edit: |world| {
+        make: |world| {
             world.settings.watch_namespaces = vec!["team-a".to_owned()];
             world.namespaces = NamespaceListing::Partial([].into());
         },
@@ -189,7 +189,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         what: "a right",
-        edit: |world| {
+        make: |world| {
             for namespace in [None, Some("team-a".into())] {
                 let resource = resource("Pod");
                 let review = Review {
@@ -217,11 +217,11 @@ fn what_did_not_change_is_kept_and_what_did_is_not() {
     let mut before = plan(&Plan::new(), &mut world);
     for Edit {
         what,
-        edit,
+        make,
         concerns,
     } in EDITS
     {
-        edit(&mut world);
+        make(&mut world);
         let after = plan(&before, &mut world);
         let fresh = plan(&Plan::new(), &mut world.clone());
         let all = |plan: &Plan| -> Vec<TargetKey> {

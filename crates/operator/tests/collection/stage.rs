@@ -20,19 +20,9 @@ use serde_json::{Value, json};
 pub(crate) fn stage() -> MutexGuard<'static, ControlPlane> {
     static STAGE: LazyLock<Mutex<ControlPlane>> = LazyLock::new(|| {
         let plane = ControlPlane::start_with(Options { controllers: false }).expect("a cluster");
-        let files = crd::all_yaml();
-        let all: Vec<_> = files.iter().map(|file| file.yaml.as_str()).collect();
-        plane.cluster().apply(&all.join("---\n")).expect("our CRDs");
-        plane
-            .cluster()
-            .kubectl(&[
-                "wait",
-                "--for=condition=Established",
-                "--timeout=60s",
-                "crd",
-                "--all",
-            ])
-            .expect("our CRDs are served");
+        let definitions = crd::all_yaml();
+        let definitions = definitions.iter().map(|file| &file.yaml);
+        plane.cluster().define(definitions).expect("our CRDs");
         Mutex::new(plane)
     });
     STAGE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -95,16 +95,7 @@ fn profile(namespace: &str, path: &str) -> String {
 }
 
 fn prepare(cluster: &Cluster) -> Result<String> {
-    let files = crd::all_yaml();
-    let all: Vec<_> = files.iter().map(|file| file.yaml.as_str()).collect();
-    cluster.apply(&all.join("---\n"))?;
-    cluster.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "crd",
-        "--all",
-    ])?;
+    cluster.define(crd::all_yaml().iter().map(|file| &file.yaml))?;
     let namespace = cluster.create_namespace("metrics")?;
     cluster.apply(&profile(&namespace, "$.metadata.name"))?;
     let target = json!({
