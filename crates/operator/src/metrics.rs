@@ -131,10 +131,13 @@ impl Collection {
             .gauge(&[], totals.rows as u64);
         page.family(&names::STORE_BYTES)
             .gauge(&[], totals.bytes as u64);
-        let rows: BTreeMap<TargetKey, u64> = self
-            .observed
-            .store
-            .summaries()
+        let summaries = self.observed.store.summaries();
+        let policies = page.family(&names::POLICY_ERRORS);
+        for summary in &summaries {
+            let labels = [&*summary.key.namespace, &*summary.key.name];
+            policies.counter(&labels, summary.policy_failures);
+        }
+        let rows: BTreeMap<TargetKey, u64> = summaries
             .into_iter()
             .map(|summary| (summary.key, summary.rows as u64))
             .collect();

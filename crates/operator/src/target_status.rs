@@ -65,6 +65,8 @@ pub struct TargetFacts {
     pub failures: usize,
     /// The most recent failure.
     pub last_failure: Option<String>,
+    /// The last policy that could not be evaluated.
+    pub policy_failure: Option<String>,
     /// The sinks behind the target; `None` for cluster targets, which do not report them.
     pub sinks: Option<Sinks>,
 }
@@ -225,6 +227,9 @@ fn collecting(facts: &TargetFacts) -> String {
             message += &format!(" and {more} more");
         }
     }
+    if let Some(error) = &facts.policy_failure {
+        message += &format!("; objects do not match because of {error}");
+    }
     if let Some(cause) = &facts.interruption {
         message += &format!("; updates are delayed: {cause}");
     }
@@ -261,6 +266,7 @@ mod tests {
             rows: 2,
             failures: 0,
             last_failure: None,
+            policy_failure: None,
             sinks: Some(Sinks::None),
         }
     }
@@ -447,6 +453,68 @@ mod tests {
         };
         let after = status(&before, &facts, &at(2));
         assert_eq!(after, before, "also the generation was not looked at");
+    }
+
+    fn ready(status: &TargetStatus) -> &str {
+        let mut conditions = status.conditions.iter();
+        let ready = conditions.find(|c| c.type_ == "Ready").unwrap();
+        &ready.message
+    }
+
+    #[test]
+    fn c_08_a_cluster_target_says_as_much_as_any_other() {
+        let facts = TargetFacts {
+            cluster: true,
+            profile: "\"p\" in namespace \"home\"".to_owned(),
+            failures: 1,
+            last_failure: Some("attribute \"a\": no such key".to_owned()),
+            sinks: None,
+            ..healthy()
+        };
+        let status = expect(
+            &facts,
+            &[
+                ("Degraded", True, "ExtractionFailed"),
+                ("Ready", True, "Collecting"),
+                ("Synced", True, "Collecting"),
+            ],
+        );
+        assert_eq!(
+            ready(&status),
+            "profileRef \"p\" in namespace \"home\" resolved; 1 namespace(s) matched; \
+             collecting 2 resource(s)"
+        );
+        assert_eq!(status.collected_count, Some(2));
+        assert_eq!(status.extraction_failures, 1);
+    }
+
+    #[test]
+    fn c_20_a_policy_that_cannot_be_evaluated_is_shown() {
+        let error = "spec.resourceRules[0].matchPolicy: no such key";
+        let facts = TargetFacts {
+            policy_failure: Some(error.to_owned()),
+            ..healthy()
+        };
+        let status = status(&TargetStatus::default(), &facts, &at(1));
+        assert!(ready(&status).ends_with(&format!("; objects do not match because of {error}")));
+    }
+
+    #[test]
+    fn c_43_a_field_that_alone_changes_is_a_change() {
+        let before = status(&TargetStatus::default(), &healthy(), &at(1));
+        let matched = TargetFacts {
+            matched_namespaces: ["team-a".into(), "team-b".into()].into(),
+            ..healthy()
+        };
+        let rules = TargetFacts {
+            active_rules: 1,
+            ..healthy()
+        };
+        for facts in [matched, rules] {
+            let after = status(&before, &facts, &at(2));
+            assert_eq!(after.conditions, before.conditions);
+            assert_ne!(after, before);
+        }
     }
 
     #[test]

@@ -420,6 +420,10 @@ fn facts<K: Target>(
         interruption,
         rows: summary.as_ref().map_or(0, |summary| summary.rows),
         failures: summary.as_ref().map_or(0, |summary| summary.failing),
+        policy_failure: summary
+            .as_ref()
+            .and_then(|summary| summary.last_policy_failure.clone())
+            .map(Into::into),
         last_failure: summary
             .and_then(|summary| summary.last_failure)
             .map(Into::into),

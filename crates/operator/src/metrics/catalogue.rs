@@ -68,7 +68,7 @@ macro_rules! catalogue {
 
 catalogue! {
     RECONCILE_TOTAL = "kollect_reconcile_total", Counter, ["controller", "result"],
-        "Passes of the control loop; a pass in which something could not be decided is a failure.";
+        "Passes of the control loop; a pass in which something could not be decided is a failure, and so is a write that failed.";
     RECONCILE_DURATION = "kollect_reconcile_duration_seconds", Histogram, ["controller"],
         "Wall time of one pass of the control loop, which serves all targets at once.";
     WORKQUEUE_DEPTH = "kollect_workqueue_depth", Gauge, ["controller"],
@@ -81,6 +81,8 @@ catalogue! {
         "Bytes of memory for rows, their index and their shared texts.";
     COLLECTED_OBJECTS = "kollect_collected_objects", Gauge, ["profile", "gvk", "target_namespace", "target_name"],
         "Rows of a target; the namespace of a cluster target is empty.";
+    POLICY_ERRORS = "kollect_match_policy_errors_total", Counter, ["target_namespace", "target_name"],
+        "Policies of a target's rules that could not be evaluated on an object, which then does not match.";
     INFORMER_OBJECTS = "kollect_informer_objects", Gauge, ["group", "version", "resource"],
         "Rows held for a watched resource; objects themselves are never kept.";
     INFORMER_CLUSTER_WIDE = "kollect_informer_cluster_wide_scope", Gauge, ["group", "version", "resource"],
