@@ -27,6 +27,15 @@ enum What {
         #[arg(long, default_value_t = 10)]
         namespaces: usize,
     },
+    /// Export to PostgreSQL: time until all rows are there, memory, latency of single changes.
+    Export {
+        /// How many Deployments.
+        #[arg(long, default_value_t = 10_000)]
+        objects: usize,
+        /// Over how many namespaces they are spread.
+        #[arg(long, default_value_t = 10)]
+        namespaces: usize,
+    },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -36,26 +45,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         What::Collect {
             objects,
             namespaces,
-        } => {
-            let build = ["build", "--release", "-p", "kollect-cli"];
-            workspace::execute(&mut workspace::cargo(&build)?)?;
-            let args = [
-                "run",
-                "--release",
-                "-p",
-                "kollect-bench",
-                "--bin",
-                "collect",
-                "--",
-            ];
-            let mut bench = workspace::cargo(&args)?;
-            bench.args([objects.to_string(), namespaces.to_string()]);
-            bench.env(
-                "KOLLECT_BINARY",
-                workspace::target_dir()?.join("release/kollect"),
-            );
-            workspace::execute(&mut bench)
-        }
+        } => on_servers("collect", *objects, *namespaces),
+        What::Export {
+            objects,
+            namespaces,
+        } => on_servers("export", *objects, *namespaces),
     }
 }
 
@@ -66,4 +60,26 @@ fn programs(names: &[&str]) -> Result<()> {
         workspace::execute(&mut workspace::cargo(&args)?)?;
     }
     Ok(())
+}
+
+/// Runs a program that measures the built `kollect` between real servers.
+fn on_servers(program: &str, objects: usize, namespaces: usize) -> Result<()> {
+    let build = ["build", "--release", "-p", "kollect-cli"];
+    workspace::execute(&mut workspace::cargo(&build)?)?;
+    let args = [
+        "run",
+        "--release",
+        "-p",
+        "kollect-bench",
+        "--bin",
+        program,
+        "--",
+    ];
+    let mut bench = workspace::cargo(&args)?;
+    bench.args([objects.to_string(), namespaces.to_string()]);
+    bench.env(
+        "KOLLECT_BINARY",
+        workspace::target_dir()?.join("release/kollect"),
+    );
+    workspace::execute(&mut bench)
 }

@@ -1,0 +1,366 @@
+//! Export on real servers: how long the operator takes to bring everything into PostgreSQL, what it
+//! needs for that, and how fast one change among many follows.
+
+use std::{
+    env,
+    path::PathBuf,
+    process::{Child, Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use kollect_api::crd;
+use kollect_bench::{bar, load, process};
+use kollect_testkit::{
+    Cluster, ControlPlane, Postgres,
+    control_plane::Options,
+    postgres::{Database, Tls},
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_postgres::NoTls;
+
+/// Writers at the same time.
+const WRITERS: usize = 32;
+/// Single changes whose latency is measured.
+const CHANGES: usize = 300;
+/// Full exports that are measured.
+const ROUNDS: usize = 3;
+
+fn main() -> Result<ExitCode> {
+    let mut arguments = env::args().skip(1);
+    let number = |text: Option<String>, default| text.map_or(Ok(default), |text| text.parse());
+    let objects: usize = number(arguments.next(), 10_000)?;
+    let namespaces: usize = number(arguments.next(), 10)?;
+    let kollect = env::var_os("KOLLECT_BINARY").map(PathBuf::from);
+    let kollect = kollect.context("KOLLECT_BINARY must name the kollect program")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(objects, namespaces, &kollect))
+}
+
+async fn run(objects: usize, namespaces: usize, kollect: &PathBuf) -> Result<ExitCode> {
+    println!("starting a control plane and PostgreSQL");
+    let plane = ControlPlane::start_with(Options { controllers: false })?;
+    let cluster = plane.cluster();
+    let postgres = Postgres::start()?;
+    let database = postgres.create_database("bench")?;
+    configure(cluster, &database, namespaces)?;
+    let client = cluster.client(cluster.admin())?;
+    fill(&client, objects, namespaces).await?;
+    let (table, connection) = tokio_postgres::connect(&database.url(Tls::Off), NoTls).await?;
+    let connection = tokio::spawn(connection);
+
+    let mut runs = Vec::new();
+    for round in 1..=ROUNDS {
+        let bare = bare_list(cluster, objects).await?;
+        table.batch_execute("DROP TABLE IF EXISTS items").await?;
+        let started = Instant::now();
+        let operator = Operator::start(kollect, cluster)?;
+        wait_for_rows(&table, objects).await?;
+        let exported = started.elapsed();
+        sleep(Duration::from_secs(3)).await;
+        let usage = process::usage(operator.pid())?;
+        println!(
+            "round {round}: bare list {bare:.2?}, all rows in PostgreSQL after {exported:.2?}, \
+             peak {:.1} MiB, steady {:.1} MiB, {:.2} CPU s",
+            usage.peak, usage.resident, usage.cpu
+        );
+        if round == ROUNDS {
+            let changes = single_changes(&client, &table, objects, namespaces).await?;
+            let usage = process::usage(operator.pid())?;
+            println!(
+                "{CHANGES} single changes: p50 {:.1} ms, p99 {:.1} ms from the write to the API \
+                 server until the row is committed; {} rows written",
+                changes.p50, changes.p99, changes.written
+            );
+            runs.push((bare, exported, usage));
+            connection.abort();
+            return Ok(bar::report(&bars(objects, &runs, &changes)));
+        }
+        runs.push((bare, exported, usage));
+    }
+    bail!("no round was run")
+}
+
+/// What single changes cost.
+struct Changes {
+    p50: f64,
+    p99: f64,
+    written: usize,
+}
+
+fn bars(
+    objects: usize,
+    runs: &[(Duration, Duration, process::Usage)],
+    changes: &Changes,
+) -> [bar::Bar; 4] {
+    let median = |figures: &mut dyn Iterator<Item = f64>| {
+        let mut figures: Vec<f64> = figures.collect();
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    let bare = median(&mut runs.iter().map(|(bare, ..)| bare.as_secs_f64()));
+    let exported = median(&mut runs.iter().map(|(_, exported, _)| exported.as_secs_f64()));
+    let peak = runs
+        .iter()
+        .map(|(.., usage)| usage.peak)
+        .fold(0.0, f64::max);
+    let share = (f64_of(objects) - 10_000.0).max(0.0) / 90_000.0;
+    [
+        bar::Bar {
+            name: "full export against a bare list, medians",
+            figure: exported / bare,
+            most: 2.0,
+            unit: "x",
+        },
+        bar::Bar {
+            name: "peak memory",
+            figure: peak,
+            most: 80.0 + (256.0 - 80.0) * share,
+            unit: "MiB",
+        },
+        bar::Bar {
+            name: "p99 of a single change",
+            figure: changes.p99,
+            most: 250.0,
+            unit: "ms",
+        },
+        bar::Bar {
+            name: "rows written per change",
+            figure: f64_of(changes.written) / f64_of(CHANGES),
+            most: 1.0,
+            unit: "rows",
+        },
+    ]
+}
+
+fn configure(cluster: &Cluster, database: &Database, namespaces: usize) -> Result<()> {
+    let definitions: Vec<_> = crd::all_yaml().into_iter().map(|file| file.yaml).collect();
+    cluster.apply(&definitions.join("---\n"))?;
+    let wait = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd",
+        "--all",
+    ];
+    cluster.kubectl(&wait)?;
+    for at in 0..namespaces {
+        let name = load::namespace(at, namespaces);
+        let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        cluster.apply(&manifest.to_string())?;
+    }
+    let home = load::namespace(0, namespaces);
+    let ours = |kind: &str, name: &str, spec: serde_json::Value| {
+        json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": home}, "spec": spec,
+        })
+    };
+    let manifests = [
+        load::profile(),
+        load::target(namespaces),
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "dsn", "namespace": home},
+            "stringData": {"dsn": database.url(Tls::Off)},
+        }),
+        ours(
+            "KollectDatabaseSink",
+            "pg",
+            json!({
+                "type": "postgres", "cluster": "bench",
+                "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
+            }),
+        ),
+        ours(
+            "KollectInventory",
+            "inv",
+            json!({"databaseSinkRefs": [{"name": "pg"}], "exportMinInterval": "0s"}),
+        ),
+    ];
+    for manifest in manifests {
+        cluster.apply(&manifest.to_string())?;
+    }
+    Ok(())
+}
+
+/// Creates the load.
+async fn fill(client: &Client, objects: usize, namespaces: usize) -> Result<()> {
+    println!("creating {objects} Deployments in {namespaces} namespace(s)");
+    let started = Instant::now();
+    let every = (objects / 10).max(1);
+    stream::iter(0..objects)
+        .map(|index| {
+            let api: Api<Deployment> =
+                Api::namespaced(client.clone(), &load::namespace(index, namespaces));
+            async move {
+                let object = serde_json::from_value(load::deployment(index, namespaces))?;
+                api.create(&PostParams::default(), &object).await?;
+                if index % every == 0 {
+                    println!("    {index} after {:.0?}", started.elapsed());
+                }
+                anyhow::Ok(())
+            }
+        })
+        .buffer_unordered(WRITERS)
+        .try_collect::<()>()
+        .await
+}
+
+/// The time of a plain client to connect and list everything.
+async fn bare_list(cluster: &Cluster, objects: usize) -> Result<Duration> {
+    let started = Instant::now();
+    let api: Api<Deployment> = Api::all(cluster.client(cluster.admin())?);
+    let (mut seen, mut parameters) = (0, ListParams::default().limit(500));
+    loop {
+        let page = api.list(&parameters).await?;
+        seen += page.items.len();
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => break,
+        }
+    }
+    ensure!(
+        seen >= objects,
+        "the list shows {seen} of {objects} objects"
+    );
+    Ok(started.elapsed())
+}
+
+/// All rows arrive in one transaction, so the first time there is any there are all.
+async fn wait_for_rows(table: &tokio_postgres::Client, objects: usize) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let any = table
+            .query_one("SELECT to_regclass('items') IS NOT NULL", &[])
+            .await?;
+        let rows: i64 = if any.get(0) {
+            let any = "SELECT count(*) FROM (SELECT 1 FROM items LIMIT 1) AS first";
+            table.query_one(any, &[]).await?.get(0)
+        } else {
+            0
+        };
+        if rows > 0 {
+            break;
+        }
+        ensure!(
+            started.elapsed() < Duration::from_mins(10),
+            "no rows after ten minutes"
+        );
+        sleep(Duration::from_millis(10)).await;
+    }
+    let rows: i64 = table
+        .query_one("SELECT count(*) FROM items", &[])
+        .await?
+        .get(0);
+    ensure!(
+        rows == i64::try_from(objects)?,
+        "{rows} rows instead of {objects}"
+    );
+    Ok(())
+}
+
+/// Changes objects one at a time and waits for each row.
+async fn single_changes(
+    client: &Client,
+    table: &tokio_postgres::Client,
+    objects: usize,
+    namespaces: usize,
+) -> Result<Changes> {
+    table
+        .batch_execute(
+            "CREATE TABLE written (name text);
+             CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+               BEGIN INSERT INTO written VALUES (coalesce(NEW.source_uid, OLD.source_uid));
+               RETURN NULL; END $$;
+             CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON items
+               FOR EACH ROW EXECUTE FUNCTION note();",
+        )
+        .await?;
+    let find = table
+        .prepare("SELECT payload->'attributes'->>'replicas' FROM items WHERE source_uid = $1")
+        .await?;
+    let mut times = Vec::with_capacity(CHANGES);
+    for change in 0..CHANGES {
+        let index = change * 7_919 % objects;
+        let api: Api<Deployment> =
+            Api::namespaced(client.clone(), &load::namespace(index, namespaces));
+        let replicas = (1_000 + change).to_string();
+        let patch = json!({"spec": {"replicas": 1_000 + change}});
+        let name = format!("app-{index:06}");
+        let started = Instant::now();
+        let changed = api
+            .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        let uid = changed.metadata.uid.context("an object has a uid")?;
+        loop {
+            let rows = table.query(&find, &[&uid]).await?;
+            let seen: Option<String> = rows.first().and_then(|row| row.get(0));
+            if seen.as_deref() == Some(&*replicas) {
+                break;
+            }
+            ensure!(
+                started.elapsed() < Duration::from_secs(30),
+                "{name} did not arrive; the row says {seen:?}"
+            );
+            sleep(Duration::from_millis(2)).await;
+        }
+        times.push(started.elapsed().as_secs_f64() * 1_000.0);
+    }
+    times.sort_by(f64::total_cmp);
+    let written: i64 = table
+        .query_one("SELECT count(*) FROM written", &[])
+        .await?
+        .get(0);
+    Ok(Changes {
+        p50: times[times.len() / 2],
+        p99: times[times.len() * 99 / 100],
+        written: usize::try_from(written)?,
+    })
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "far below what a float holds exactly"
+)]
+fn f64_of(number: usize) -> f64 {
+    number as f64
+}
+
+/// A running operator; dropping it ends it.
+struct Operator(Child);
+
+impl Operator {
+    fn start(kollect: &PathBuf, cluster: &Cluster) -> Result<Self> {
+        let child = Command::new(kollect)
+            .args(["operator", "--health-probe-bind-address=0"])
+            .arg("--allow-sink-networks=127.0.0.0/8")
+            .arg("--kubeconfig")
+            .arg(cluster.kubeconfig())
+            .env("RUST_LOG", "warn")
+            .stdout(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", kollect.display()))?;
+        Ok(Self(child))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
