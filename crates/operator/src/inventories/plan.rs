@@ -499,3 +499,7 @@ pub fn kind_of(family: SinkFamily) -> &'static str {
         SinkFamily::Event => "KollectEventSink",
     }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

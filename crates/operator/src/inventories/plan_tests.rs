@@ -1,0 +1,415 @@
+//! Plans of inventories, from small worlds.
+
+use std::collections::BTreeMap;
+
+use kollect_api::{KollectClusterInventory, KollectInventory};
+use kollect_collect::plan::NamespaceFacts;
+use kollect_export::SinkSource;
+use kollect_sinks::{SinkSpec, credentials::Materials};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A world that is written down as manifests.
+#[derive(Default)]
+struct Small {
+    scopes: Vec<Arc<KollectScope>>,
+    cluster_scopes: Vec<Arc<KollectClusterScope>>,
+    namespaces: BTreeMap<String, NamespaceFacts>,
+    targets: Vec<Arc<KollectClusterTarget>>,
+    /// Name and spec; all are in `team-a` or `kollect-system`.
+    sinks: BTreeMap<&'static str, Value>,
+    unverified: Option<&'static str>,
+    forbidden: bool,
+}
+
+fn object<T: serde::de::DeserializeOwned>(kind: &str, meta: Value, spec: Value) -> T {
+    let object = json!({
+        "apiVersion": "kollect.dev/v1alpha1", "kind": kind, "metadata": meta, "spec": spec,
+    });
+    serde_json::from_value(object).unwrap_or_else(|error| panic!("{kind}: {error}"))
+}
+
+fn postgres(extra: Value) -> Value {
+    let mut spec = json!({
+        "type": "postgres", "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
+    });
+    for (key, value) in extra.as_object().expect("an object") {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+impl Small {
+    fn sink(mut self, name: &'static str, extra: Value) -> Self {
+        self.sinks.insert(name, postgres(extra));
+        self
+    }
+
+    fn scope(mut self, spec: Value) -> Self {
+        let meta = json!({"name": "s", "namespace": "team-a"});
+        self.scopes
+            .push(Arc::new(object("KollectScope", meta, spec)));
+        self
+    }
+
+    fn cluster_scope(mut self, spec: Value) -> Self {
+        let scope = object("KollectClusterScope", json!({"name": "s"}), spec);
+        self.cluster_scopes.push(Arc::new(scope));
+        self
+    }
+
+    fn namespace(mut self, name: &str, tier: &str) -> Self {
+        let facts = NamespaceFacts {
+            labels: BTreeMap::from([("tier".to_owned(), tier.to_owned())]),
+            annotations: BTreeMap::new(),
+        };
+        self.namespaces.insert(name.to_owned(), facts);
+        self
+    }
+
+    fn target(mut self, name: &str, ready: bool) -> Self {
+        let spec = json!({
+            "profileRef": {"name": "p", "namespace": "team-a"},
+            "namespaceSelector": {"matchLabels": {"tier": "shop"}},
+        });
+        let mut target: KollectClusterTarget =
+            object("KollectClusterTarget", json!({"name": name}), spec);
+        if ready {
+            let status = json!({"conditions": [{
+                "type": "Ready", "status": "True", "reason": "Collecting", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]});
+            target.status = Some(serde_json::from_value(status).expect("a status"));
+        }
+        self.targets.push(Arc::new(target));
+        self
+    }
+
+    fn find(&self, key: &SinkKey) -> Lookup {
+        if self.forbidden {
+            return Lookup::Unreadable {
+                forbidden: true,
+                why: "denied".to_owned(),
+            };
+        }
+        let Some(spec) = self.sinks.get(&*key.name) else {
+            return Lookup::Missing;
+        };
+        let mut meta = kube::core::ObjectMeta {
+            uid: Some(format!("uid-{}", key.name)),
+            generation: Some(1),
+            ..Default::default()
+        };
+        meta.name = Some(key.name.clone());
+        let conditions = self.unverified.map(|message| {
+            json!({"conditions": [{
+                "type": "ConnectionVerified", "status": "False", "observedGeneration": 1,
+                "reason": "ConnectionTestFailed", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]})
+        });
+        Lookup::Found(Box::new(SinkObject {
+            key: key.clone(),
+            meta,
+            spec: Arc::new(SinkSpec::Database(
+                serde_json::from_value(spec.clone()).expect("a sink"),
+            )),
+            status: conditions.map(|status| serde_json::from_value(status).expect("a status")),
+        }))
+    }
+
+    fn plan(&self, subject: &Subject) -> InventoryPlan {
+        let listing = NamespaceListing::Complete(self.namespaces.clone());
+        let world = World {
+            scopes: &self.scopes,
+            cluster_scopes: &self.cluster_scopes,
+            namespaces: &listing,
+            cluster_targets: &self.targets,
+            find: &|key| self.find(key),
+            access: &|sink| {
+                Access::Ready(Arc::new(SinkSource {
+                    key: sink.key.clone(),
+                    uid: sink.meta.uid.clone().unwrap_or_default(),
+                    version: 1,
+                    spec: Arc::clone(&sink.spec),
+                    materials: Arc::new(Materials::default()),
+                }))
+            },
+            now: "2026-01-15T12:00:00Z".parse().expect("a time"),
+        };
+        plan(subject, &world)
+    }
+}
+
+fn inventory(spec: Value) -> Subject {
+    let meta = json!({"name": "inv", "namespace": "team-a", "uid": "u", "generation": 1});
+    let inventory: KollectInventory = object("KollectInventory", meta, spec);
+    Subject::from(&inventory)
+}
+
+fn rollup(created: &str, spec: Value) -> Subject {
+    let meta = json!({
+        "name": "platform", "uid": "u", "generation": 1, "creationTimestamp": created,
+    });
+    let inventory: KollectClusterInventory = object("KollectClusterInventory", meta, spec);
+    Subject::from(&inventory)
+}
+
+fn gate(plan: &InventoryPlan) -> Option<(Reason, &str)> {
+    let trouble = plan.gate.as_ref();
+    trouble.map(|trouble| (trouble.reason, &*trouble.message))
+}
+
+#[test]
+fn intervals_come_from_the_nearest_and_never_fall_below_the_floor() {
+    // Reference, sink, inventory, floor, effective seconds.
+    let cases = [
+        (Some("1h"), Some("5m"), Some("30s"), Some("1m"), 3_600),
+        (None, Some("5m"), Some("30s"), Some("1m"), 300),
+        (None, None, Some("30s"), Some("1m"), 60),
+        (Some("0s"), None, Some("30s"), Some("1m"), 60),
+        (Some("0s"), Some("5m"), Some("30s"), None, 0),
+        (None, None, None, None, 30),
+    ];
+    for (reference, sink, own, floor, seconds) in cases {
+        let mut world = Small::default().sink(
+            "pg",
+            sink.map_or(json!({}), |text| json!({"exportMinInterval": text})),
+        );
+        if let Some(floor) = floor {
+            world = world.scope(json!({"minExportInterval": floor}));
+        }
+        let mut spec = json!({"databaseSinkRefs": [{"name": "pg"}]});
+        if let Some(text) = reference {
+            spec["databaseSinkRefs"][0]["exportMinInterval"] = text.into();
+        }
+        if let Some(text) = own {
+            spec["exportMinInterval"] = text.into();
+        }
+        let plan = world.plan(&inventory(spec));
+        let interval = plan.order.deliver[0].interval.as_secs();
+        assert_eq!(
+            interval, seconds,
+            "{reference:?} {sink:?} {own:?} {floor:?}"
+        );
+    }
+}
+
+#[test]
+fn s19_s20_s21_what_is_wrong_with_a_sink_concerns_that_sink() {
+    let spec = json!({"databaseSinkRefs": [{"name": "pg"}, {"name": "missing"}]});
+    let plan = Small::default()
+        .sink("pg", json!({}))
+        .plan(&inventory(spec.clone()));
+    assert!(plan.gate.is_none() && plan.order.open);
+    assert!(matches!(plan.order.deliver[0].source, Source::Ready(_)));
+    assert!(matches!(plan.order.deliver[1].source, Source::Held(_)));
+    let [finding] = plan.findings.as_slice() else {
+        panic!("{:?}", plan.findings);
+    };
+    assert_eq!(finding.trouble.reason, Reason::SinkNotFound);
+    let text = "get KollectDatabaseSink \"missing\" in \"team-a\"";
+    assert!(finding.trouble.message.starts_with(text), "{finding:?}");
+
+    let unverified = Small {
+        unverified: Some("dial tcp: refused"),
+        ..Small::default().sink("pg", json!({}))
+    };
+    let plan = unverified.plan(&inventory(json!({"databaseSinkRefs": [{"name": "pg"}]})));
+    assert_eq!(plan.findings[0].trouble.reason, Reason::SinkUnreachable);
+    assert!(
+        plan.findings[0]
+            .trouble
+            .message
+            .contains("dial tcp: refused")
+    );
+    assert!(matches!(plan.order.deliver[0].source, Source::Held(_)));
+
+    // Probing is off: an old probe says nothing.
+    let off = Small {
+        unverified: Some("dial tcp: refused"),
+        ..Small::default().sink("pg", json!({"connectionTest": false}))
+    };
+    let plan = off.plan(&inventory(json!({"databaseSinkRefs": [{"name": "pg"}]})));
+    assert!(plan.findings.is_empty());
+
+    let forbidden = Small {
+        forbidden: true,
+        ..Small::default()
+    };
+    let plan = forbidden.plan(&inventory(json!({"databaseSinkRefs": [{"name": "pg"}]})));
+    assert_eq!(plan.findings[0].trouble.reason, Reason::SinkForbidden);
+}
+
+#[test]
+fn scopes_close_the_whole_inventory_whatever_the_interval() {
+    for interval in ["30s", "0s"] {
+        let spec = json!({"databaseSinkRefs": [{"name": "pg"}], "exportMinInterval": interval});
+        let world = Small::default().sink("pg", json!({}));
+        let plan = world
+            .scope(json!({"databaseSinkRefs": ["other"]}))
+            .plan(&inventory(spec));
+        let (reason, message) = gate(&plan).expect("a gate");
+        assert_eq!(reason, Reason::ScopeSinkDenied);
+        assert!(
+            message.contains("\"pg\"") && message.contains("KollectScope"),
+            "{message}"
+        );
+        assert!(!plan.order.open);
+    }
+}
+
+#[test]
+fn s40_cluster_scopes_bind_rollups_and_say_their_name() {
+    let spec = json!({
+        "namespaceSelector": {"matchLabels": {"tier": "shop"}},
+        "databaseSinkRefs": [{"name": "pg", "namespace": "team-b"}], "exportMinInterval": "0s",
+    });
+    let world = || {
+        Small::default()
+            .sink("pg", json!({}))
+            .namespace("a", "shop")
+            .target("alpha", true)
+    };
+    let subject = rollup("2026-01-15T11:59:00Z", spec);
+    assert_eq!(gate(&world().plan(&subject)), None);
+    let plan = world()
+        .cluster_scope(json!({"databaseSinkRefs": ["other"]}))
+        .plan(&subject);
+    let (reason, message) = gate(&plan).expect("a gate");
+    assert_eq!(reason, Reason::ScopeSinkDenied);
+    assert!(message.contains("KollectClusterScope"), "{message}");
+    let plan = world()
+        .cluster_scope(json!({"allowedStaticRefNamespaces": ["kollect-system"]}))
+        .plan(&subject);
+    assert_eq!(gate(&plan).expect("a gate").0, Reason::SinkNamespaceDenied);
+    // What a team's scope says about sinks binds the team.
+    let plan = world()
+        .scope(json!({"databaseSinkRefs": ["other"]}))
+        .plan(&subject);
+    assert_eq!(gate(&plan), None);
+}
+
+#[test]
+fn s37_s38_rollups_select_targets_and_wait_for_them() {
+    let spec = json!({"namespaceSelector": {"matchLabels": {"tier": "shop"}}});
+    let world = || {
+        Small::default()
+            .namespace("a", "shop")
+            .namespace("b", "bank")
+    };
+    let young = rollup("2026-01-15T11:58:00Z", spec.clone());
+    let old = rollup("2026-01-15T11:50:00Z", spec.clone());
+
+    let plan = world().plan(&young);
+    assert!(
+        plan.undecided && plan.gate.is_none(),
+        "objects of one manifest arrive in turn"
+    );
+    let plan = world().plan(&old);
+    assert_eq!(gate(&plan).expect("a gate").0, Reason::NoTargets);
+
+    let plan = world()
+        .target("alpha", true)
+        .target("beta", false)
+        .plan(&old);
+    let expected = (Reason::TargetDegraded, "1 target(s) not Ready: [beta]");
+    assert_eq!(gate(&plan), Some(expected));
+    assert!(!plan.order.open);
+
+    let plan = world()
+        .target("alpha", true)
+        .target("beta", true)
+        .plan(&old);
+    let InventoryScope::Cluster {
+        targets,
+        namespaces,
+    } = &plan.order.scope
+    else {
+        panic!("{:?}", plan.order.scope);
+    };
+    assert_eq!(targets.iter().collect::<Vec<_>>(), ["alpha", "beta"]);
+    assert_eq!(namespaces.iter().collect::<Vec<_>>(), ["a"]);
+
+    // Named targets, and a namespace list beside the selector.
+    let mut named = spec;
+    named["targetRefs"] = json!(["alpha"]);
+    named["namespaces"] = json!(["b"]);
+    let subject = rollup("2026-01-15T11:50:00Z", named);
+    let plan = world()
+        .target("alpha", true)
+        .target("beta", false)
+        .plan(&subject);
+    assert_eq!(
+        gate(&plan),
+        None,
+        "targets that are not named do not matter"
+    );
+    assert!(
+        plan.order.open && plan.targets.is_empty(),
+        "nothing is left, and that is exported"
+    );
+}
+
+#[test]
+fn what_the_status_remembers_and_the_spec_does_not_is_cleaned_up() {
+    let mut subject = inventory(json!({"databaseSinkRefs": [{"name": "pg"}]}));
+    let entry = |name: &str| kollect_api::inventory::SinkExportStatus {
+        name: name.to_owned(),
+        ..Default::default()
+    };
+    subject.status.sink_exports = vec![
+        entry("database/pg"),
+        entry("database/old"),
+        entry("database/gone"),
+        entry("nonsense"),
+    ];
+    let world = Small::default()
+        .sink("pg", json!({}))
+        .sink("old", json!({}));
+    let plan = world.plan(&subject);
+    let retired: Vec<_> = plan
+        .order
+        .retire
+        .iter()
+        .map(|s| s.key.to_string())
+        .collect();
+    assert_eq!(retired, ["database/old"]);
+    let orphans: Vec<_> = plan.orphans.iter().map(ToString::to_string).collect();
+    assert_eq!(orphans, ["database/gone"]);
+
+    subject.deleted_at = Some("2026-01-15T12:00:00Z".parse().expect("a time"));
+    subject.suspend = true;
+    let plan = world.plan(&subject);
+    assert!(plan.order.deliver.is_empty() && !plan.order.open);
+    let retired: Vec<_> = plan
+        .order
+        .retire
+        .iter()
+        .map(|s| s.key.to_string())
+        .collect();
+    assert_eq!(
+        retired,
+        ["database/old", "database/pg"],
+        "also when suspended"
+    );
+}
+
+#[test]
+fn everything_an_export_depends_on_changes_its_configuration() {
+    let spec = json!({"databaseSinkRefs": [{"name": "pg"}]});
+    let world = Small::default().sink("pg", json!({}));
+    let of = |subject: &Subject| world.plan(subject).order.deliver[0].configuration;
+    let plain = inventory(spec);
+    let mut generation = plain.clone();
+    generation.generation = 2;
+    let mut asked = plain.clone();
+    asked.requested_at = Some("now".to_owned());
+    let mut recreated = plain.clone();
+    recreated.uid = "other".to_owned();
+    assert_eq!(of(&plain), of(&plain.clone()));
+    for other in [generation, asked, recreated] {
+        assert_ne!(of(&plain), of(&other));
+    }
+}
