@@ -17,7 +17,7 @@ use kollect_collect::{
 };
 use kube::Client;
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{Notify, mpsc, watch},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     asking::{Answered, Asking},
     configuration::Configuration,
+    lease::Leadership,
     metrics::Observed,
     targets::Targets,
 };
@@ -75,6 +76,7 @@ pub struct Controller {
     asking: Asking,
     answers: mpsc::UnboundedReceiver<Answered>,
     targets: Targets,
+    leadership: watch::Receiver<Leadership>,
     world: World,
     definitions: BTreeMap<String, String>,
     news: Arc<Notify>,
@@ -114,6 +116,8 @@ impl Controller {
             asking,
             answers,
             targets: Targets::new(client.clone(), settings.count_resync),
+            // Without rivals, until somebody says otherwise.
+            leadership: watch::channel(Leadership::sole()).1,
             world: World {
                 settings: settings.plan,
                 extraction: settings.extraction,
@@ -127,6 +131,13 @@ impl Controller {
             review_interval: settings.review_interval,
             rediscover_at: now + REDISCOVER,
         }
+    }
+
+    /// Writes only while this replica leads.
+    #[must_use]
+    pub fn led_by(mut self, leadership: watch::Receiver<Leadership>) -> Self {
+        self.leadership = leadership;
+        self
     }
 
     /// The rows.
@@ -190,9 +201,14 @@ impl Controller {
         let plan = self.engine.follow(&self.world);
         self.observed.passed(&self.engine, &plan);
         self.ask(&plan);
-        let targets = self
-            .targets
-            .update(&self.configuration, &self.engine, &plan);
+        // A replica that does not lead collects and keeps quiet.
+        let leads = self.leadership.borrow_and_update().leads();
+        let targets = leads
+            .then(|| {
+                self.targets
+                    .update(&self.configuration, &self.engine, &plan)
+            })
+            .flatten();
         self.observed.passes.end(begun, &plan);
         self.passed_at = Instant::now();
         let timers = self.review_at.min(self.rediscover_at);
@@ -206,6 +222,7 @@ impl Controller {
             () = self.configured.notified() => Instant::now() + GATHER,
             () = self.news.notified() => self.passed_at + GATHER,
             () = self.targets.written() => self.passed_at + GATHER,
+            Ok(()) = self.leadership.changed() => Instant::now(),
             Some(answer) = self.answers.recv() => self.learn(answer),
             () = sleep_until(wake) => Instant::now(),
         };

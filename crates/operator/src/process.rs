@@ -72,7 +72,8 @@ impl Operator {
         leadership: watch::Receiver<Leadership>,
         stop: &CancellationToken,
     ) -> Self {
-        let controller = Controller::new(client, settings.collection.clone(), stop);
+        let controller =
+            Controller::new(client, settings.collection.clone(), stop).led_by(leadership.clone());
         let configuration = controller.configuration();
         let secrets = Secrets::new(
             Arc::clone(controller.server()),

@@ -23,6 +23,10 @@ struct Small {
     forbidden: bool,
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "literals of JSON read best by value"
+)]
 fn object<T: serde::de::DeserializeOwned>(kind: &str, meta: Value, spec: Value) -> T {
     let object = json!({
         "apiVersion": "kollect.dev/v1alpha1", "kind": kind, "metadata": meta, "spec": spec,
@@ -30,6 +34,10 @@ fn object<T: serde::de::DeserializeOwned>(kind: &str, meta: Value, spec: Value) 
     serde_json::from_value(object).unwrap_or_else(|error| panic!("{kind}: {error}"))
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "literals of JSON read best by value"
+)]
 fn postgres(extra: Value) -> Value {
     let mut spec = json!({
         "type": "postgres", "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
