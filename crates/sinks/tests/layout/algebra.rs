@@ -230,3 +230,96 @@ fn one_changed_row_is_one_written_file() {
     assert_eq!(written, ["default/n7/deployment/web-77.yaml"]);
     assert!(changes.added.is_empty() && changes.removed.is_empty());
 }
+
+/// Rows move aside when another row wants their path, and back when it is gone.
+#[test]
+fn rows_move_aside_and_back() {
+    let item = |group: &str, uid: &str, target: &str, value: u32| {
+        Item {
+            target_name: Some(target.to_owned()),
+            namespace: "n".to_owned(),
+            name: "api".to_owned(),
+            group: group.to_owned(),
+            kind: "Deployment".to_owned(),
+            uid: uid.to_owned(),
+            attributes: json!({"n": value}).as_object().cloned(),
+        }
+        .row()
+    };
+    let apps = item("apps", "11111111", "t", 0);
+    let copy = item("apps", "11111111", "u", 0);
+    let changed_copy = item("apps", "11111111", "u", 1);
+    let reborn = item("apps", "22222222", "t", 0);
+    let extensions = item("extensions", "33333333", "t", 0);
+    let plain = "default/n/deployment/api.yaml";
+    let in_apps = "default/n/deployment/apps/api.yaml";
+    let in_extensions = "default/n/deployment/extensions/api.yaml";
+    let by_uid = [
+        "default/n/deployment/api-11111111.yaml",
+        "default/n/deployment/api-22222222.yaml",
+    ];
+
+    let layout =
+        layout(&json!({"type": "git", "layout": {"mode": "perResource"}})).expect("a layout");
+    let inventory = InventoryId::namespaced("team-a", "web");
+    let header = header(&inventory, &Embedding::Unknown);
+    let mut before = Snapshot::new([apps.clone()]);
+    let (_, mut places) = everything(&layout, &before).expect("files");
+    for (rows, written, removed) in [
+        (
+            vec![&apps, &extensions],
+            vec![in_apps, in_extensions],
+            vec![plain],
+        ),
+        (vec![&extensions], vec![plain], vec![in_apps, in_extensions]),
+        (vec![&apps], vec![plain], vec![]),
+        (vec![&apps, &copy], vec![], vec![]),
+        (vec![&copy], vec![plain], vec![]),
+        (vec![&apps, &reborn], by_uid.to_vec(), vec![plain]),
+        (vec![&reborn], vec![plain], by_uid.to_vec()),
+        (vec![], vec![], vec![plain]),
+        (vec![&apps], vec![plain], vec![]),
+    ] {
+        let after = Snapshot::new(rows.into_iter().cloned());
+        let delta = Delta::between(&before, &after);
+        let changes = render_changes(&layout, &header, places, &delta).expect("files");
+        let paths: Vec<String> = changes.files().map(|file| file.path.to_string()).collect();
+        assert_eq!(paths, written);
+        let gone: Vec<&str> = changes.removed.iter().map(RepoPath::as_str).collect();
+        assert_eq!(gone, removed);
+        places = changes.places;
+        before = after;
+    }
+
+    // Two targets that see one object differently have a file each.
+    let after = Snapshot::new([apps, changed_copy]);
+    let delta = Delta::between(&before, &after);
+    let changes = render_changes(&layout, &header, places, &delta).expect("files");
+    assert_eq!(changes.files().count(), 2);
+}
+
+/// How often random rows get to the comparison at all, so that the law is not proved on nothing.
+#[test]
+fn random_rows_do_meet_and_mostly_find_a_place() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    let mut runner = TestRunner::deterministic();
+    let layout =
+        layout(&json!({"type": "git", "layout": {"mode": "perResource"}})).expect("a layout");
+    let (mut placed, mut contested) = (0, 0);
+    for _ in 0..200 {
+        let rows = prop::collection::vec(item(), 4..12)
+            .new_tree(&mut runner)
+            .expect("rows");
+        let rows = Snapshot::new(rows.current());
+        if let Ok((files, _)) = everything(&layout, &rows) {
+            placed += 1;
+            // Uids and groups in paths are only there for rows that moved aside.
+            let aside = |path: &RepoPath| path.contains("-0b7e3c1a") || path.contains("/core/");
+            contested += usize::from(files.keys().any(aside));
+        }
+    }
+    assert!(placed > 150, "{placed} of 200 could be placed");
+    assert!(contested > 20, "in {contested} of 200 rows moved aside");
+}
