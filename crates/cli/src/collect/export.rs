@@ -31,23 +31,17 @@ pub(crate) struct Destination {
 
 #[derive(Debug, Clone)]
 enum Backend {
-    Directory {
-        directory: Directory,
-        cluster: String,
-    },
+    Directory(Directory),
     Sink(Arc<dyn Sink>),
 }
 
 impl Destination {
     /// A directory for the documents of one cluster.
-    pub(crate) fn directory(directory: Directory, cluster: &str) -> Self {
+    pub(crate) fn directory(directory: Directory) -> Self {
         Self {
             key: None,
             title: directory.title(),
-            backend: Backend::Directory {
-                directory,
-                cluster: cluster.to_owned(),
-            },
+            backend: Backend::Directory(directory),
         }
     }
 }
@@ -182,13 +176,14 @@ async fn deliver(
     }
     let count = rows.len();
     let sink = match &destination.backend {
-        Backend::Directory { directory, cluster } => {
-            let path = directory.path(cluster, &unit.id);
-            let written = directory.write(cluster, &unit.id, rows, at);
-            return match written.map_err(|error| NotExported::Failed(error.to_string()))? {
-                Written::Changed => Ok(format!("{count} rows in {path}")),
-                Written::Unchanged => Ok(format!("{count} rows in {path}, unchanged")),
-            };
+        Backend::Directory(directory) => {
+            let written = directory.write(&unit.id, &rows, at, unit.max_document_bytes);
+            let written = written.map_err(|error| NotExported::Failed(error.to_string()))?;
+            let path = directory.path(&unit.id).unwrap_or_default();
+            return Ok(match written {
+                Written::Changed => format!("{count} rows in {path}"),
+                Written::Unchanged => format!("{count} rows in {path}, unchanged"),
+            });
         }
         Backend::Sink(sink) => sink,
     };

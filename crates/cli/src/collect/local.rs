@@ -1,57 +1,70 @@
-//! A directory as a destination: one document per inventory.
+//! A directory as a destination: one document per inventory, laid out like a Git sink does.
 
 use std::{
     fs, io,
-    io::Write as _,
-    path::{Component, Path, PathBuf},
-    sync::Arc,
+    io::{BufReader, Read, Write as _},
+    path::{Path, PathBuf},
 };
 
-use jiff::Timestamp;
-use kollect_inventory::{Document, Fingerprint, Pass, Snapshot};
-use kollect_sinks::InventoryId;
-use serde::Deserialize;
+use kollect_api::sink::{
+    KollectSnapshotSinkSpec, SinkCommon,
+    common::{self, LayoutMode, Serialization},
+    snapshot::SnapshotSinkType,
+};
+use kollect_inventory::Snapshot;
+use kollect_sinks::{
+    InventoryId, SinkError,
+    layout::{self, Embedding, Header, Held, Layout, LayoutError, RepoPath, render},
+};
 
 use super::records::Format;
 
-/// Where a document stands below the directory.
+/// Documents of several clusters stand side by side.
+const PER_CLUSTER: &str = "clusters/{cluster}/inventory/{namespace}/{name}{extension}";
+
+/// Where documents stand below the directory, and how they are written.
 #[derive(Debug, Clone)]
-pub(crate) struct Naming {
-    /// Whether documents of several clusters stand side by side.
-    pub(crate) per_cluster: bool,
-    pub(crate) format: Format,
-}
+pub(crate) struct Naming(Layout);
 
 impl Naming {
-    /// The path of a document.
-    pub(crate) fn path(&self, cluster: &str, id: &InventoryId) -> String {
-        let clusters = if self.per_cluster {
-            format!("clusters/{}/", segment(cluster))
-        } else {
-            String::new()
+    /// The layout for the documents of one cluster.
+    pub(crate) fn new(
+        cluster: &str,
+        format: Format,
+        per_cluster: bool,
+    ) -> Result<Self, LayoutError> {
+        let format = match format {
+            Format::Yaml => common::Format::Yaml,
+            Format::Ndjson => common::Format::Ndjson,
+            Format::Json | Format::Table => common::Format::Json,
         };
-        format!(
-            "{clusters}inventory/{}/{}{}",
-            id.namespace(),
-            id.name,
-            self.format.extension()
-        )
+        let spec = KollectSnapshotSinkSpec {
+            type_: SnapshotSinkType::Git,
+            common: SinkCommon {
+                cluster: Some(cluster.to_owned()),
+                path_template: per_cluster.then(|| PER_CLUSTER.to_owned()),
+                serialization: Some(Serialization {
+                    format: Some(format),
+                    compression: None,
+                }),
+                layout: Some(common::Layout {
+                    mode: Some(LayoutMode::Document),
+                    ..common::Layout::default()
+                }),
+                ..SinkCommon::default()
+            },
+            git: None,
+            gitlab: None,
+            object_store: None,
+            http: None,
+        };
+        Layout::of_snapshot(&spec).map(Naming)
     }
-}
 
-/// Names of contexts may hold anything; a directory has no slashes in its name.
-fn segment(text: &str) -> String {
-    let text: String = text
-        .chars()
-        .map(|c| match c {
-            '/' | '\\' | ':' => '-',
-            c if c.is_control() => '-',
-            c => c,
-        })
-        .collect();
-    match text.trim_matches('.') {
-        "" => "default".to_owned(),
-        text => text.to_owned(),
+    /// The path of a document.
+    pub(crate) fn path(&self, id: &InventoryId) -> Result<String, LayoutError> {
+        let path = self.0.document_path(id, 0)?;
+        Ok(path.as_str().to_owned())
     }
 }
 
@@ -65,13 +78,20 @@ pub(crate) struct Directory {
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    #[error("{0:?} leads out of the output directory")]
-    Outside(String),
+    /// The document has no place.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The file system refuses.
     #[error("cannot write {}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
 }
 
-/// What became of a file.
+/// What became of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
     Changed,
@@ -94,105 +114,108 @@ impl Directory {
     }
 
     /// The path of a document as messages show it.
-    pub(crate) fn path(&self, cluster: &str, id: &InventoryId) -> String {
-        self.naming.path(cluster, id)
+    pub(crate) fn path(&self, id: &InventoryId) -> Result<String, LayoutError> {
+        self.naming.path(id)
     }
 
     /// Writes the document of an inventory. When its rows are those of the document that is there
     /// already, that one stays: a run that changes nothing leaves no trace in a repository.
     pub(crate) fn write(
         &self,
-        cluster: &str,
         id: &InventoryId,
-        rows: Snapshot,
-        at: Timestamp,
+        rows: &Snapshot,
+        at: jiff::Timestamp,
+        max_document_bytes: Option<u64>,
     ) -> Result<Written, WriteError> {
-        let path = self.path(cluster, id);
-        let target = self.place(&path)?;
-        let failed = |source| WriteError::Io {
-            path: target.clone(),
-            source,
+        let header = Header {
+            inventory: id,
+            generation: 0,
+            at,
+            max_document_bytes,
+            embedding: &Embedding::Unknown,
         };
-        let text = match self.naming.format {
-            Format::Yaml => yaml(&rows).map_err(failed)?,
-            Format::Ndjson => ndjson(&rows),
-            Format::Json | Format::Table => {
-                if unchanged(&target, cluster, rows.fingerprint()) {
-                    return Ok(Written::Unchanged);
-                }
-                let pass = Pass {
-                    cluster: cluster.to_owned(),
-                    ..Pass::at(at)
-                };
-                let document = Document::whole(Arc::new(pass), rows);
-                replace(&target, document.chunks(256 * 1024)).map_err(failed)?;
-                return Ok(Written::Changed);
-            }
-        };
-        if fs::read(&target).is_ok_and(|old| old == text) {
-            return Ok(Written::Unchanged);
-        }
-        replace(&target, std::iter::once(text)).map_err(failed)?;
-        Ok(Written::Changed)
-    }
-
-    /// A path below the directory, and nowhere else.
-    fn place(&self, path: &str) -> Result<PathBuf, WriteError> {
-        let mut depth = 0_usize;
-        for component in Path::new(path).components() {
-            match component {
-                Component::Normal(_) => depth += 1,
-                Component::CurDir => {}
-                Component::ParentDir if depth > 0 => depth -= 1,
-                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                    return Err(WriteError::Outside(path.to_owned()));
-                }
+        let rendering = render::render_all(&self.naming.0, &header, rows, self)?;
+        let mut written = Written::Unchanged;
+        for file in rendering.files() {
+            let layout::File { path, body } = file?;
+            let target = self.place(&path);
+            if !says(&target, body.pieces()) {
+                written = Written::Changed;
+                replace(&target, body.pieces()).map_err(|source| WriteError::Io {
+                    path: target.clone(),
+                    source,
+                })?;
             }
         }
-        Ok(self.root.join(path))
+        Ok(written)
+    }
+
+    /// A path below the directory. It cannot lead out: that is what makes it a [`RepoPath`].
+    fn place(&self, path: &RepoPath) -> PathBuf {
+        self.root.join(path.as_str())
     }
 }
 
-fn yaml(rows: &Snapshot) -> io::Result<Vec<u8>> {
-    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-    let text = serde_saphyr::to_string_with_options(&rows.rows(), options);
-    text.map(String::into_bytes).map_err(io::Error::other)
+/// The layout looks at what is there only to keep the time of a document that says the same.
+impl Held for Directory {
+    fn read(&self, path: &RepoPath) -> Result<Option<Vec<u8>>, SinkError> {
+        Ok(fs::read(self.place(path)).ok())
+    }
+
+    fn contains(&self, path: &RepoPath) -> Result<bool, SinkError> {
+        Ok(self.place(path).is_file())
+    }
+
+    fn is_directory(&self, directory: &str) -> Result<bool, SinkError> {
+        Ok(self.root.join(directory).is_dir())
+    }
+
+    fn below(&self, directory: &str) -> Result<Vec<RepoPath>, SinkError> {
+        let mut found = Vec::new();
+        let mut open = vec![directory.to_owned()];
+        while let Some(directory) = open.pop() {
+            let Ok(entries) = fs::read_dir(self.root.join(&directory)) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let path = format!("{directory}/{}", entry.file_name().to_string_lossy());
+                if entry.path().is_dir() {
+                    open.push(path);
+                } else if let Ok(path) = RepoPath::clean(&path) {
+                    found.push(path);
+                }
+            }
+        }
+        Ok(found)
+    }
 }
 
-fn ndjson(rows: &Snapshot) -> Vec<u8> {
-    let mut text = Vec::new();
-    for row in rows.rows() {
-        row.write_json(&mut text);
-        text.push(b'\n');
-    }
-    text
-}
-
-/// Whether the file holds a document with these rows of this cluster.
-fn unchanged(path: &Path, cluster: &str, rows: Fingerprint) -> bool {
-    #[derive(Deserialize)]
-    struct Head {
-        checksum: String,
-        #[serde(default)]
-        cluster: String,
-    }
-    let Ok(content) = fs::read(path) else {
+/// Whether a file holds exactly this.
+fn says(path: &Path, pieces: impl Iterator<Item = Vec<u8>>) -> bool {
+    let Ok(file) = fs::File::open(path) else {
         return false;
     };
-    serde_json::from_slice::<Head>(&content)
-        .is_ok_and(|head| head.checksum == rows.to_string() && head.cluster == cluster)
+    let mut file = BufReader::new(file);
+    let mut held = Vec::new();
+    for piece in pieces {
+        held.resize(piece.len(), 0);
+        if file.read_exact(&mut held).is_err() || held != piece {
+            return false;
+        }
+    }
+    matches!(file.read(&mut [0]), Ok(0))
 }
 
 /// Replaces a file in one step: a reader, or a run that is killed, never sees half of it.
-fn replace(path: &Path, chunks: impl Iterator<Item = Vec<u8>>) -> io::Result<()> {
+fn replace(path: &Path, pieces: impl Iterator<Item = Vec<u8>>) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = directory.join(format!(".{name}.{}", std::process::id()));
     let written = (|| {
         let mut file = fs::File::create(&temporary)?;
-        for chunk in chunks {
-            file.write_all(&chunk)?;
+        for piece in pieces {
+            file.write_all(&piece)?;
         }
         file.sync_all()?;
         fs::rename(&temporary, path)
@@ -202,4 +225,54 @@ fn replace(path: &Path, chunks: impl Iterator<Item = Vec<u8>>) -> io::Result<()>
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(
+        directory: &Directory,
+        id: &InventoryId,
+        seconds: i64,
+    ) -> Result<Written, WriteError> {
+        let at = jiff::Timestamp::from_second(seconds).unwrap();
+        directory.write(id, &Snapshot::default(), at, None)
+    }
+
+    #[test]
+    fn what_says_the_same_is_not_touched_in_any_format() {
+        let place = tempfile::tempdir().unwrap();
+        let id = InventoryId::namespaced("team-a", "web");
+        for (format, extension) in [
+            (Format::Yaml, "yaml"),
+            (Format::Json, "json"),
+            (Format::Ndjson, "ndjson"),
+        ] {
+            let naming = Naming::new("prod/eu:1", format, true).unwrap();
+            let directory = Directory::new(place.path(), naming);
+            let path = place.path().join(directory.path(&id).unwrap());
+            assert_eq!(
+                path.strip_prefix(place.path()).unwrap().iter().next_back(),
+                Some(format!("web.{extension}").as_ref())
+            );
+            assert_eq!(written(&directory, &id, 1).unwrap(), Written::Changed);
+            let content = fs::read(&path).unwrap();
+            assert_eq!(written(&directory, &id, 2).unwrap(), Written::Unchanged);
+            assert_eq!(fs::read(&path).unwrap(), content, "{extension}");
+        }
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_directory() {
+        let naming = Naming::new("..", Format::Yaml, false).unwrap();
+        let directory = Directory::new("out", naming);
+        for (namespace, name) in [("..", ".."), ("/etc", "passwd"), ("a", "../../../x")] {
+            let id = InventoryId::namespaced(namespace, name);
+            if let Ok(path) = directory.path(&id) {
+                let safe = !path.starts_with('/') && path.split('/').all(|part| part != "..");
+                assert!(safe, "{path}");
+            }
+        }
+    }
 }

@@ -26,17 +26,6 @@ pub(crate) enum Format {
     Table,
 }
 
-impl Format {
-    /// The extension of files, with its dot.
-    pub(crate) fn extension(self) -> &'static str {
-        match self {
-            Format::Ndjson => ".ndjson",
-            Format::Yaml => ".yaml",
-            Format::Json | Format::Table => ".json",
-        }
-    }
-}
-
 /// What is known of one target in one cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
@@ -103,7 +92,9 @@ pub(crate) fn write(records: &[Record], format: Format, out: &mut impl Write) ->
         }
         Format::Yaml => {
             for record in records {
-                let text = serde_saphyr::to_string(&record.value()?).map_err(io::Error::other)?;
+                let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+                let text = serde_saphyr::to_string_with_options(&record.value()?, options);
+                let text = text.map_err(io::Error::other)?;
                 write!(out, "---\n{text}")?;
             }
         }

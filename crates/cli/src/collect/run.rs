@@ -65,10 +65,10 @@ impl Run<'_> {
     async fn export(&mut self, seen: &Seen, cluster: &str) -> Result<Vec<Exported>> {
         let units = self.units(seen);
         let destinations = match &self.way {
-            Way::Records(_) => return Ok(self.record(&units, cluster)),
+            Way::Records(_) => return self.record(&units, cluster),
             Way::Directory(root, format) => {
-                let directory = Directory::new(root, self.naming(*format));
-                vec![Destination::directory(directory, cluster)]
+                let naming = Naming::new(cluster, *format, self.per_cluster)?;
+                vec![Destination::directory(Directory::new(root, naming))]
             }
             Way::Sinks(sinks) => export::open(sinks, &self.environment, cluster)?,
         };
@@ -89,13 +89,13 @@ impl Run<'_> {
         }
     }
 
-    fn record(&mut self, units: &[Unit], cluster: &str) -> Vec<Exported> {
-        let naming = self.naming(Format::Yaml);
+    fn record(&mut self, units: &[Unit], cluster: &str) -> Result<Vec<Exported>> {
+        let naming = Naming::new(cluster, Format::Yaml, self.per_cluster)?;
         let mut exported = Vec::new();
         for unit in units {
             let result = match &unit.rows {
                 Ok(rows) => {
-                    let path = naming.path(cluster, &unit.id);
+                    let path = naming.path(&unit.id)?;
                     let record =
                         Record::new(cluster, &unit.id, path, rows.clone(), self.exporting.at);
                     self.records.push(record);
@@ -109,14 +109,7 @@ impl Run<'_> {
                 result,
             });
         }
-        exported
-    }
-
-    fn naming(&self, format: Format) -> Naming {
-        Naming {
-            per_cluster: self.per_cluster,
-            format,
-        }
+        Ok(exported)
     }
 
     fn conclude(&mut self, name: &str, outcomes: &[TargetOutcome], exported: &[Exported]) {
