@@ -136,8 +136,11 @@ impl Directory {
         };
         let rendering = render::render_all(&self.naming.0, &header, rows, self)?;
         let mut written = Written::Unchanged;
+        let document = self.naming.0.document_path(id, 0)?;
+        let mut has_document = false;
         for file in rendering.files() {
             let layout::File { path, body } = file?;
+            has_document |= path == document;
             let target = self.place(&path);
             if !says(&target, body.pieces()) {
                 written = Written::Changed;
@@ -145,6 +148,20 @@ impl Directory {
                     path: target.clone(),
                     source,
                 })?;
+            }
+        }
+        // Some formats have no file for no rows; then what was there holds rows that are gone.
+        if !has_document {
+            let stale = self.place(&document);
+            match fs::remove_file(&stale) {
+                Ok(()) => written = Written::Changed,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => {
+                    return Err(WriteError::Io {
+                        path: stale,
+                        source,
+                    });
+                }
             }
         }
         Ok(written)
@@ -229,15 +246,28 @@ fn replace(path: &Path, pieces: impl Iterator<Item = Vec<u8>>) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
+    use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner};
+
     use super::*;
 
-    fn written(
-        directory: &Directory,
-        id: &InventoryId,
-        seconds: i64,
-    ) -> Result<Written, WriteError> {
-        let at = jiff::Timestamp::from_second(seconds).unwrap();
-        directory.write(id, &Snapshot::default(), at, None)
+    fn rows(count: usize) -> Snapshot {
+        let mut interner = Interner::new();
+        let mut buffer = AttributesBuffer::default();
+        let origin = interner.origin(OriginParts {
+            owner: Owner::Target,
+            target_namespace: "team-a",
+            target_name: "web",
+            namespace: "team-a",
+            group: "",
+            version: "v1",
+            kind: "Pod",
+        });
+        let row = |number: usize| {
+            buffer.start().attribute("a").signed(1);
+            let name = format!("pod-{number}");
+            interner.row(&origin, &name, &name, buffer.view())
+        };
+        (0..count).map(row).collect()
     }
 
     #[test]
@@ -251,15 +281,26 @@ mod tests {
         ] {
             let naming = Naming::new("prod/eu:1", format, true).unwrap();
             let directory = Directory::new(place.path(), naming);
-            let path = place.path().join(directory.path(&id).unwrap());
-            assert_eq!(
-                path.strip_prefix(place.path()).unwrap().iter().next_back(),
-                Some(format!("web.{extension}").as_ref())
+            let path = directory.path(&id).unwrap();
+            assert!(
+                path.ends_with(&format!("/inventory/team-a/web.{extension}")),
+                "{path}"
             );
-            assert_eq!(written(&directory, &id, 1).unwrap(), Written::Changed);
-            let content = fs::read(&path).unwrap();
-            assert_eq!(written(&directory, &id, 2).unwrap(), Written::Unchanged);
-            assert_eq!(fs::read(&path).unwrap(), content, "{extension}");
+            let path = place.path().join(path);
+            let write = |count, seconds| {
+                let at = jiff::Timestamp::from_second(seconds).unwrap();
+                directory.write(&id, &rows(count), at, None).unwrap()
+            };
+            assert_eq!(write(2, 1), Written::Changed, "{extension}");
+            let content = fs::read_to_string(&path).unwrap();
+            assert!(content.contains("pod-1"), "{content}");
+            assert_eq!(write(2, 2), Written::Unchanged, "{extension}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+            // Rows that are gone must not stay, whether a format has a file for nothing or not.
+            assert_eq!(write(0, 3), Written::Changed, "{extension}");
+            let left = fs::read_to_string(&path).unwrap_or_default();
+            assert!(!left.contains("pod-"), "{left}");
+            assert_eq!(write(0, 4), Written::Unchanged, "{extension}");
         }
     }
 

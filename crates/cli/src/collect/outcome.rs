@@ -246,6 +246,15 @@ pub(crate) fn skip_counts(outcome: &TargetOutcome) -> BTreeMap<&'static str, usi
     counts
 }
 
+/// An outcome with these rows, or without any.
+#[cfg(test)]
+pub(crate) fn outcome_of(key: &TargetKey, rows: Option<Snapshot>) -> TargetOutcome {
+    TargetOutcome {
+        rows,
+        ..TargetOutcome::unknown(key)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

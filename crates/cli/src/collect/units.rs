@@ -157,3 +157,153 @@ fn cluster_scope(
         namespaces: namespaces.map(|(name, _)| name.clone()).collect(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kollect_collect::plan::NamespaceFacts;
+    use kollect_inventory::{AttributesBuffer, Interner, OriginParts};
+
+    use super::*;
+    use crate::{
+        collect::{
+            outcome::outcome_of,
+            world::{self, Wishes},
+        },
+        configuration::Standard,
+        manifest::Text,
+    };
+
+    const MANIFESTS: &str = "
+apiVersion: kollect.dev/v1alpha1
+kind: KollectProfile
+metadata: {name: p, namespace: team}
+spec: {targetGVK: {version: v1, kind: Pod}, attributes: [{name: a, path: $.a}]}
+---
+apiVersion: kollect.dev/v1alpha1
+kind: KollectDatabaseSink
+metadata: {name: db, namespace: team}
+spec: {type: postgres, postgres: {databaseRef: {name: s}, table: rows}}
+---
+apiVersion: kollect.dev/v1alpha1
+kind: KollectInventory
+metadata: {name: mine, namespace: team}
+spec: {databaseSinkRefs: [db], maxExportBytes: 100}
+---
+apiVersion: kollect.dev/v1alpha1
+kind: KollectInventory
+metadata: {name: later, namespace: team}
+spec: {databaseSinkRefs: [db], suspend: true}
+---
+apiVersion: kollect.dev/v1alpha1
+kind: KollectClusterTarget
+metadata: {name: one, labels: {of: platform}}
+spec: {profileRef: {name: p, namespace: team}, namespaceSelector: {matchLabels: {a: b}}}
+---
+apiVersion: kollect.dev/v1alpha1
+kind: KollectClusterTarget
+metadata: {name: two, labels: {of: platform}}
+spec: {profileRef: {name: p, namespace: team}, namespaceSelector: {matchLabels: {a: b}}}
+---
+apiVersion: kollect.dev/v1alpha1
+kind: KollectClusterInventory
+metadata: {name: all}
+spec:
+  targetSelector: {matchLabels: {of: platform}}
+  namespaceSelector: {matchLabels: {tenant: 'yes'}}
+  dedupe: byResourceUID
+  sinkNamespace: team
+  databaseSinkRefs: [db]
+";
+
+    fn outcome(key: &TargetKey, objects: Option<&[(&str, &str)]>) -> TargetOutcome {
+        let mut interner = Interner::new();
+        let mut buffer = AttributesBuffer::default();
+        let mut row = |namespace: &str, name: &str| {
+            buffer.start().attribute("a").signed(1);
+            let origin = interner.origin(OriginParts {
+                owner: key.owner,
+                target_namespace: key.row_namespace(namespace),
+                target_name: &key.name,
+                namespace,
+                group: "",
+                version: "v1",
+                kind: "Pod",
+            });
+            interner.row(&origin, name, name, buffer.view())
+        };
+        let rows = objects.map(|objects| {
+            objects
+                .iter()
+                .map(|(namespace, name)| row(namespace, name))
+                .collect()
+        });
+        outcome_of(key, rows)
+    }
+
+    fn units(outcomes: &[TargetOutcome]) -> BTreeMap<String, Unit> {
+        let text = Text {
+            name: "test".to_owned(),
+            content: MANIFESTS.to_owned(),
+        };
+        let configuration = Configuration::load(&[text], &Standard::default()).unwrap();
+        assert_eq!(configuration.problems, []);
+        let mut world = world::world(&configuration, &Wishes::default());
+        let facts = |tenant: &str| NamespaceFacts {
+            labels: BTreeMap::from([("tenant".to_owned(), tenant.to_owned())]),
+            ..NamespaceFacts::default()
+        };
+        world.namespaces = NamespaceListing::Complete(BTreeMap::from([
+            ("x".to_owned(), facts("yes")),
+            ("y".to_owned(), facts("no")),
+        ]));
+        let units = of_inventories(&configuration, &world, outcomes).into_iter();
+        units.map(|unit| (unit.title.clone(), unit)).collect()
+    }
+
+    #[test]
+    fn inventories_hold_what_an_operator_would_give_them() {
+        let mine = TargetKey::namespaced("team", "t");
+        let other = TargetKey::namespaced("elsewhere", "t");
+        let (one, two) = (TargetKey::cluster("one"), TargetKey::cluster("two"));
+        let known = [
+            outcome(&mine, Some(&[("x", "a"), ("y", "b")])),
+            outcome(&other, Some(&[("x", "a")])),
+            outcome(&one, Some(&[("x", "a"), ("y", "b")])),
+            outcome(&two, Some(&[("x", "a"), ("x", "c")])),
+        ];
+        let units = units(&known);
+        assert_eq!(units.len(), 2, "the suspended one is nobody's");
+        let unit = &units["inventory team/mine"];
+        assert_eq!(unit.rows.as_ref().unwrap().len(), 2);
+        assert_eq!(unit.max_document_bytes, Some(100));
+        assert_eq!(unit.sinks.as_ref().unwrap().len(), 1);
+        // Namespace y is not selected, and an object that both targets see is one row.
+        let unit = &units["cluster inventory all"];
+        let rows = unit.rows.as_ref().unwrap();
+        let names: Vec<(&str, &str)> = rows
+            .rows()
+            .iter()
+            .map(|row| (row.origin().target_name(), row.name()))
+            .collect();
+        assert_eq!(names, [("two", "a"), ("two", "c")]);
+        assert_eq!(unit.id, InventoryId::cluster("all"));
+    }
+
+    #[test]
+    fn an_inventory_waits_for_all_its_targets() {
+        let outcomes = [
+            outcome(&TargetKey::namespaced("team", "t"), Some(&[("x", "a")])),
+            outcome(&TargetKey::namespaced("team", "u"), None),
+            outcome(&TargetKey::cluster("one"), None),
+        ];
+        let units = units(&outcomes);
+        let why = |title: &str| units[title].rows.clone().unwrap_err();
+        assert_eq!(
+            why("inventory team/mine"),
+            "target team/u was not collected"
+        );
+        assert_eq!(why("cluster inventory all"), "target one was not collected");
+    }
+}
