@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use kollect_api::sink::SinkType;
 
 use crate::{
-    credentials::Materials, dial::Dialer, error::SinkError, redact::Redacted, sink::Sink,
-    spec::SinkSpec,
+    credentials::Materials, dial::Dialer, error::SinkError, postgres::PostgresSink,
+    redact::Redacted, sink::Sink, spec::SinkSpec,
 };
 
 /// What all sinks of a process share.
@@ -52,14 +52,13 @@ fn backend(
     materials: Materials,
     environment: &Environment,
 ) -> Result<Arc<dyn Sink>, SinkError> {
-    let _ = (name, namespace, environment);
-    drop(materials);
+    let _ = (name, namespace);
     match spec.sink_type() {
+        SinkType::Postgres => Ok(Arc::new(PostgresSink::new(spec, materials, environment)?)),
         other @ (SinkType::Git
         | SinkType::Gitlab
         | SinkType::S3
         | SinkType::Gcs
-        | SinkType::Postgres
         | SinkType::Bigquery
         | SinkType::Mongodb
         | SinkType::Nats

@@ -17,6 +17,7 @@ use std::{
 use kollect_api::address;
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
@@ -78,6 +79,24 @@ impl Trust {
             builder.with_root_certificates(Arc::clone(&SYSTEM_ROOTS))
         };
         Ok(config.with_no_client_auth())
+    }
+
+    /// What judges a server's certificate, for backends that relax one of its rules. Does not look
+    /// at `insecure_skip_verify`.
+    pub(crate) fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, SinkError> {
+        let provider = Arc::new(ring::default_provider());
+        if let Some(pem) = &self.authority {
+            let authorities = authorities(pem, "spec.tls")?;
+            return Ok(Arc::new(Listed::new(authorities, provider)?));
+        }
+        WebPkiServerVerifier::builder_with_provider(Arc::clone(&SYSTEM_ROOTS), provider)
+            .build()
+            .map(|verifier| verifier as Arc<dyn ServerCertVerifier>)
+            .map_err(|_| {
+                SinkError::terminal(
+                    "the system has no certificate authorities; give one in spec.tls.caBundle or spec.tls.caSecretRef",
+                )
+            })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         KollectDatabaseSinkSpec, KollectEventSinkSpec, KollectSnapshotSinkSpec, SinkCommon,
         SinkType,
         common::{Format, Layout, LayoutContent, LayoutMode, ProvisioningMode},
-        database::DatabaseSinkType,
+        database::{DatabaseSinkType, POSTGRES_VIEW_COLUMNS, Postgres},
         event::EventSinkType,
         snapshot::{Git, MergeRequestMode, PushPolicy, SnapshotSinkType},
     },
@@ -158,6 +158,7 @@ pub(super) fn check_database(
             "name of the table",
             &mut findings,
         );
+        check_postgres_extras(postgres, &mut findings);
     }
     if let Some(mongodb) = &spec.mongodb {
         sink.check_secret(
@@ -421,6 +422,57 @@ impl Sink<'_> {
         });
         if plain && common.secret_ref.is_some() {
             findings.warn("spec.endpoint is plain http: credentials travel unencrypted");
+        }
+    }
+}
+
+/// The views and the history of Postgres.
+fn check_postgres_extras(postgres: &Postgres, findings: &mut Findings) {
+    let at = |field: &str| Path::spec().field("postgres").field(field);
+    let mut taken = vec![postgres.table.trim()];
+    if let Some(history) = &postgres.history {
+        let path = at("history").field("table");
+        reference::not_blank(&history.table, path.clone(), "name of the table", findings);
+        if taken.contains(&history.table.trim()) {
+            findings.invalid(
+                path,
+                &history.table,
+                "is the name of the table for the rows",
+            );
+        }
+        taken.push(history.table.trim());
+    }
+    for (index, view) in postgres.views.iter().enumerate() {
+        let here = at("views").index(index);
+        reference::not_blank(
+            &view.name,
+            here.clone().field("name"),
+            "name of the view",
+            findings,
+        );
+        reference::not_blank(
+            &view.target,
+            here.clone().field("target"),
+            "name of the target",
+            findings,
+        );
+        if taken.contains(&view.name.trim()) {
+            let detail = "is the name of a table or view of this sink already";
+            findings.invalid(here.clone().field("name"), &view.name, detail);
+        }
+        taken.push(view.name.trim());
+        let mut columns = POSTGRES_VIEW_COLUMNS.to_vec();
+        for (index, column) in view.columns.iter().enumerate() {
+            let path = here.clone().field("columns").index(index).field("name");
+            reference::not_blank(&column.name, path.clone(), "name of the column", findings);
+            if columns.contains(&column.name.trim()) {
+                findings.invalid(
+                    path,
+                    &column.name,
+                    "is the name of another column of this view",
+                );
+            }
+            columns.push(column.name.trim());
         }
     }
 }

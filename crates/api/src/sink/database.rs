@@ -124,6 +124,101 @@ pub struct Postgres {
     /// Schema of the table. Defaults to `public`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
+    /// Views that show attributes as typed columns, for readers who write plain SQL. Created in
+    /// the schema of the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub views: Vec<PostgresView>,
+    /// Keep every change in a second table. Absent means that only current rows are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<PostgresHistory>,
+}
+
+/// The longest name of a database object that Postgres keeps whole.
+const POSTGRES_NAME: usize = 63;
+
+/// A view of the rows of one target.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PostgresView {
+    /// Name of the view.
+    #[schemars(length(max = POSTGRES_NAME), regex(pattern = schema::NOT_BLANK))]
+    pub name: String,
+    /// Name of the target whose rows it shows.
+    #[schemars(length(max = 253), regex(pattern = schema::NOT_BLANK))]
+    pub target: String,
+    /// Attributes as columns, after `inventory_namespace`, `inventory_name`, `cluster`,
+    /// `namespace`, `name`, `uid` and `exported_at`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 200), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub columns: Vec<PostgresColumn>,
+}
+
+/// Columns that every view has.
+pub const POSTGRES_VIEW_COLUMNS: [&str; 7] = [
+    "inventory_namespace",
+    "inventory_name",
+    "cluster",
+    "namespace",
+    "name",
+    "uid",
+    "exported_at",
+];
+
+/// One attribute as a column.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PostgresColumn {
+    /// Name of the column.
+    #[schemars(
+        length(max = POSTGRES_NAME),
+        regex(pattern = schema::NOT_BLANK),
+        extend("x-kubernetes-validations" = schema::rules(&[(
+            "!(self in ['inventory_namespace', 'inventory_name', 'cluster', 'namespace', 'name', 'uid', 'exported_at'])",
+            "every view has a column of this name",
+        )]))
+    )]
+    pub name: String,
+    /// Name of the attribute. Defaults to the name of the column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253), regex(pattern = schema::NOT_BLANK))]
+    pub attribute: Option<String>,
+    /// Type of the column. Defaults to `text`. A value that is not of the type is shown as NULL.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub type_: Option<PostgresColumnType>,
+}
+
+/// Types of columns of views.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PostgresColumnType {
+    /// Any text; other values as JSON text.
+    #[default]
+    #[serde(rename = "text")]
+    Text,
+    /// A whole number.
+    #[serde(rename = "bigint")]
+    Bigint,
+    /// A number.
+    #[serde(rename = "double precision")]
+    DoublePrecision,
+    /// True or false.
+    #[serde(rename = "boolean")]
+    Boolean,
+    /// A moment, written as Kubernetes does.
+    #[serde(rename = "timestamptz")]
+    Timestamptz,
+    /// The value as it is.
+    #[serde(rename = "jsonb")]
+    Jsonb,
+}
+
+/// Where changes are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PostgresHistory {
+    /// Table for the changes, in the schema of the rows.
+    #[schemars(length(max = POSTGRES_NAME), regex(pattern = schema::NOT_BLANK))]
+    pub table: String,
 }
 
 /// Settings of MongoDB.

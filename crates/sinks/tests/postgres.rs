@@ -1,0 +1,20 @@
+//! The PostgreSQL sink against a real server.
+
+mod postgres {
+    pub(crate) mod connecting;
+    pub(crate) mod extras;
+    pub(crate) mod faults;
+    pub(crate) mod items;
+    pub(crate) mod large;
+    pub(crate) mod provisioning;
+    pub(crate) mod proxy;
+    pub(crate) mod server;
+    pub(crate) mod subject;
+    pub(crate) mod vectors;
+}
+
+mod conformance {
+    use super::postgres::subject::PostgresSubject;
+
+    kollect_sinks::conformance_tests!(PostgresSubject::start().await);
+}
