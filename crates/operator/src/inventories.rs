@@ -44,6 +44,8 @@ use crate::{
 
 /// Changes of the configuration are gathered for this long.
 const GATHER: Duration = Duration::from_millis(20);
+/// How often plans are made anew although nothing changed: some depend on the time.
+const REPLAN: Duration = Duration::from_secs(30);
 /// Writes that say nothing new but numbers are this far apart.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 /// A write that takes longer has failed.
@@ -89,6 +91,17 @@ struct Running {
     seen: Option<(Report, bool)>,
     since: Instant,
     warned: bool,
+    /// The inventory as it was planned last, so that a report costs a look at one inventory.
+    planned: Arc<Planned>,
+    /// When to look again although nothing is reported.
+    wake: Option<Instant>,
+}
+
+/// An inventory and its plan.
+struct Planned {
+    subject: Subject,
+    object: Object,
+    plan: InventoryPlan,
 }
 
 /// Keeps an exporter for every inventory.
@@ -144,13 +157,18 @@ impl Inventories {
     /// Runs until `stop`. Deliveries under way may end.
     pub async fn run(mut self, stop: &CancellationToken) {
         let mut changed = true;
+        let mut replan_at = Instant::now();
         while !stop.is_cancelled() {
-            let wake = if self.configuration.is_listed() {
-                self.pass(changed)
-            } else {
-                None
-            };
-            let far = || Instant::now() + Duration::from_hours(1);
+            if self.configuration.is_listed() {
+                if changed || replan_at <= Instant::now() {
+                    self.plan();
+                    replan_at = Instant::now() + REPLAN;
+                } else {
+                    self.look();
+                }
+            }
+            let wakes = self.running.values().filter_map(|running| running.wake);
+            let wake = wakes.min().map_or(replan_at, |wake| wake.min(replan_at));
             changed = tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.configured.notified() => { sleep(GATHER).await; true }
@@ -159,7 +177,7 @@ impl Inventories {
                     if let Ok(written) = written { self.written(written); }
                     false
                 }
-                () = sleep_until(wake.unwrap_or_else(far)) => true,
+                () = sleep_until(wake) => false,
             };
         }
         let running = std::mem::take(&mut self.running);
@@ -174,14 +192,12 @@ impl Inventories {
         let _ = timeout(WRITE_DEADLINE, end).await;
     }
 
-    /// Looks at all inventories. Returns when to look again.
-    fn pass(&mut self, changed: bool) -> Option<Instant> {
-        if changed {
-            self.sinks.follow_secrets();
-            let all = self.sinks.all();
-            let uids = all.into_iter().filter_map(|sink| sink.meta.uid).collect();
-            self.calls.pool.retain(&uids);
-        }
+    /// Makes all plans anew.
+    fn plan(&mut self) {
+        self.sinks.follow_secrets();
+        let all = self.sinks.all();
+        let uids = all.into_iter().filter_map(|sink| sink.meta.uid).collect();
+        self.calls.pool.retain(&uids);
         let configuration = Arc::clone(&self.configuration);
         let scopes = configuration.scopes.all();
         let cluster_scopes = configuration.cluster_scopes.all();
@@ -207,16 +223,37 @@ impl Inventories {
             objects.insert(subject.id.clone(), (subject, Object::Cluster(inventory)));
         }
         self.forget(&objects);
-        let mut wake = None;
         for (subject, object) in objects.into_values() {
-            wake = earliest(wake, self.mind(&subject, &object, &world));
+            self.mind(subject, object, &world);
         }
+        self.count();
+    }
+
+    /// Looks at the inventories that have something new to say, or whose time has come.
+    fn look(&mut self) {
+        let now = Instant::now();
+        let due = |running: &Running| {
+            running.reports.has_changed().unwrap_or(false)
+                || running.wake.is_some_and(|wake| wake <= now)
+        };
+        let due: Vec<Arc<Planned>> = self
+            .running
+            .values()
+            .filter(|running| due(running))
+            .map(|running| Arc::clone(&running.planned))
+            .collect();
+        for planned in due {
+            self.tend(&planned);
+        }
+        self.count();
+    }
+
+    fn count(&self) {
         let mut states = BTreeMap::from([("all", 0), ("some", 0), ("none", 0)]);
         for running in self.running.values() {
             *states.entry(running.state()).or_default() += 1;
         }
         self.exports.inventories(states);
-        wake
     }
 
     /// Ends the exporters of inventories that are gone, or that are another object now.
@@ -232,43 +269,65 @@ impl Inventories {
         });
     }
 
-    /// Looks at one inventory.
-    fn mind(&mut self, subject: &Subject, object: &Object, world: &World<'_>) -> Option<Instant> {
-        let held = object.has_finalizer();
-        if !held {
+    /// Plans one inventory and looks at it.
+    fn mind(&mut self, subject: Subject, object: Object, world: &World<'_>) {
+        if !object.has_finalizer() {
             if subject.deleted_at.is_none() {
                 // Before the first row leaves, it must be sure that rows are removed again.
-                return self.write_finalizer(&subject.id, object, true);
-            }
-            if let Some(running) = self.running.remove(&subject.id) {
+                self.write_finalizer(&subject.id, &object, true);
+            } else if let Some(running) = self.running.remove(&subject.id) {
                 running.stop.cancel();
             }
-            return None;
+            return;
         }
-        let mut plan = plan(subject, world);
-        let running = self.ensure(subject, &mut plan);
-        let report = running.reports.borrow_and_update().clone();
-        running.look(&report, plan.gate.is_some());
-        if subject.deleted_at.is_some() {
-            return self.part(subject, object, &plan, &report);
-        }
+        let plan = plan(&subject, world);
         for key in &plan.orphans {
             tracing::warn!(
                 inventory = %subject.id, sink = %key,
                 "the sink is gone; rows that it may still hold are left there"
             );
         }
-        self.write_status(subject, object, &plan, &report)
+        let planned = Arc::new(Planned {
+            subject,
+            object,
+            plan,
+        });
+        self.ensure(&planned);
+        self.tend(&planned);
+    }
+
+    /// Looks at what an exporter says, and writes it down.
+    fn tend(&mut self, planned: &Planned) {
+        let Planned {
+            subject,
+            object,
+            plan,
+        } = planned;
+        let Some(running) = self.running.get_mut(&subject.id) else {
+            return;
+        };
+        let report = running.reports.borrow_and_update().clone();
+        running.look(&report, plan.gate.is_some());
+        let wake = if subject.deleted_at.is_some() {
+            self.part(subject, object, plan, &report)
+        } else {
+            self.write_status(subject, object, plan, &report)
+        };
+        if let Some(running) = self.running.get_mut(&subject.id) {
+            running.wake = wake;
+        }
     }
 
     /// The exporter of an inventory, with its newest order.
-    fn ensure(&mut self, subject: &Subject, plan: &mut InventoryPlan) -> &mut Running {
-        if let Some(running) = self.running.get_mut(&subject.id) {
+    fn ensure(&mut self, planned: &Arc<Planned>) {
+        let (id, order) = (&planned.subject.id, &planned.plan.order);
+        if let Some(running) = self.running.get_mut(id) {
+            running.planned = Arc::clone(planned);
+            let mut order = order.clone();
             // Only an exporter that begins has to know what an earlier process did.
-            for sink in &mut plan.order.deliver {
+            for sink in &mut order.deliver {
                 sink.resume = None;
             }
-            let order = plan.order.clone();
             running.orders.send_if_modified(|known| {
                 let news = **known != order;
                 if news {
@@ -276,37 +335,36 @@ impl Inventories {
                 }
                 news
             });
-        } else {
-            let (orders, follow) = watch::channel(Arc::new(plan.order.clone()));
-            let (tell, reports) = watch::channel(Report::default());
-            let exporter = Exporter::new(
-                self.store.clone(),
-                Arc::clone(&self.calls),
-                follow,
-                tell,
-                Arc::clone(&self.news),
-            );
-            let stop = CancellationToken::new();
-            let task = tokio::spawn(exporter.run(stop.clone()));
-            let running = Running {
-                orders,
-                reports,
-                stop,
-                task,
-                uid: subject.uid.clone(),
-                written: None,
-                written_at: None,
-                writing: false,
-                retry_at: None,
-                seen: None,
-                since: Instant::now(),
-                warned: false,
-            };
-            self.running.insert(subject.id.clone(), running);
+            return;
         }
-        self.running
-            .get_mut(&subject.id)
-            .expect("an exporter was just started")
+        let (orders, follow) = watch::channel(Arc::new(order.clone()));
+        let (tell, reports) = watch::channel(Report::default());
+        let exporter = Exporter::new(
+            self.store.clone(),
+            Arc::clone(&self.calls),
+            follow,
+            tell,
+            Arc::clone(&self.news),
+        );
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(exporter.run(stop.clone()));
+        let running = Running {
+            orders,
+            reports,
+            stop,
+            task,
+            uid: planned.subject.uid.clone(),
+            written: None,
+            written_at: None,
+            writing: false,
+            retry_at: None,
+            seen: None,
+            since: Instant::now(),
+            warned: false,
+            planned: Arc::clone(planned),
+            wake: None,
+        };
+        self.running.insert(id.clone(), running);
     }
 
     /// A deleted inventory: when its rows have left all sinks, it may go.
@@ -361,7 +419,8 @@ impl Inventories {
                     "could not be cleaned up in time",
                 );
             }
-            return self.write_finalizer(&subject.id, object, false);
+            self.write_finalizer(&subject.id, object, false);
+            return None;
         }
         if let Some((key, Some(error))) = left.iter().find(|(_, failure)| failure.is_some()) {
             let (key, error) = (key.clone(), error.clone());
@@ -407,10 +466,10 @@ impl Inventories {
         tokio::spawn(async move { writer::send(&client, &event).await });
     }
 
-    fn write_finalizer(&mut self, id: &InventoryId, object: &Object, add: bool) -> Option<Instant> {
+    fn write_finalizer(&mut self, id: &InventoryId, object: &Object, add: bool) {
         if let Some(running) = self.running.get_mut(id) {
             if running.writing {
-                return None;
+                return;
             }
             running.writing = true;
         }
@@ -424,7 +483,6 @@ impl Inventories {
                 id,
             }
         });
-        None
     }
 
     fn write_status(
@@ -454,6 +512,7 @@ impl Inventories {
             return settles;
         }
         if running.writing {
+            // The end of the write brings the next look.
             return None;
         }
         if let Some(at) = running.retry_at.filter(|at| *at > now) {
@@ -489,6 +548,7 @@ impl Inventories {
             return;
         };
         running.writing = false;
+        running.wake = Some(Instant::now());
         match (written.result, written.status) {
             (Ok(()), Some(status)) => {
                 running.written = Some((written.base, status));
@@ -618,8 +678,4 @@ async fn within_deadline(write: impl Future<Output = kube::Result<()>>) -> Resul
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer within {WRITE_DEADLINE:?}")),
     }
-}
-
-fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    [a, b].into_iter().flatten().min()
 }

@@ -3,14 +3,8 @@
 //! Rendered from made-up rows; no backend is asked.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kollect_api::{
-    effective,
-    sink::{
-        common::ProvisioningMode,
-        status::{KafkaPreview, MongodbPreview, Preview},
-    },
-};
-use kollect_sinks::SinkSpec;
+use kollect_api::sink::status::{KafkaPreview, MongodbPreview, PostgresPreview, Preview};
+use kollect_sinks::{SinkSpec, layout, postgres};
 
 /// A preview, the same one again if nothing about it changed.
 pub fn render(spec: &SinkSpec, previous: Option<&Preview>, now: &Time) -> Preview {
@@ -25,26 +19,12 @@ pub fn render(spec: &SinkSpec, previous: Option<&Preview>, now: &Time) -> Previe
 }
 
 fn rendered(spec: &SinkSpec) -> Preview {
-    let common = spec.common();
-    let existing = effective::provisioning_mode(common) == ProvisioningMode::Existing;
-    let store = match spec {
-        SinkSpec::Snapshot(snapshot) => snapshot.object_store.as_ref(),
-        _ => None,
-    };
-    let format = effective::format(spec.sink_type(), common, store);
-    let mut preview = Preview {
-        input_sample_source: Some("synthetic".to_owned()),
-        provisioning_mode: Some(if existing { "existing" } else { "ensure" }.to_owned()),
-        serialization_format: Some(format.as_str().to_owned()),
-        ..Preview::default()
-    };
-    if existing {
-        preview.warnings.push(
-            "provisioning.mode=existing: kollect will NOT create destination resources; preflight verifies existence".to_owned(),
-        );
-    }
+    let mut preview = layout::preview::preview(spec);
     match spec {
         SinkSpec::Database(database) => {
+            preview.postgres = database.postgres.as_ref().map(|table| PostgresPreview {
+                expected_ddl: Some(postgres::expected_ddl(table)),
+            });
             if let Some(mongodb) = &database.mongodb {
                 let keys = [
                     "inventory_namespace",
