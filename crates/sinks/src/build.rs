@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use kollect_api::sink::SinkType;
 
 use crate::{
-    credentials::Materials, dial::Dialer, error::SinkError, postgres::PostgresSink,
+    credentials::Materials, dial::Dialer, error::SinkError, git::GitSink, postgres::PostgresSink,
     redact::Redacted, sink::Sink, spec::SinkSpec,
 };
 
@@ -52,12 +52,16 @@ fn backend(
     materials: Materials,
     environment: &Environment,
 ) -> Result<Arc<dyn Sink>, SinkError> {
-    let _ = (name, namespace);
     match spec.sink_type() {
+        SinkType::Git | SinkType::Gitlab => Ok(Arc::new(GitSink::new(
+            name,
+            namespace,
+            spec,
+            &materials,
+            environment,
+        )?)),
         SinkType::Postgres => Ok(Arc::new(PostgresSink::new(spec, materials, environment)?)),
-        other @ (SinkType::Git
-        | SinkType::Gitlab
-        | SinkType::S3
+        other @ (SinkType::S3
         | SinkType::Gcs
         | SinkType::Bigquery
         | SinkType::Mongodb

@@ -1,1 +1,230 @@
 //! Git repositories.
+//!
+//! An inventory is a set of files on a branch; a delivery is at most one commit. Nothing is checked
+//! out: the tree of the newest commit is edited in place, so one changed row among a hundred thousand
+//! costs one file, the directories above it and the commit.
+//!
+//! ```text
+//! delivery ─> layout ─> proposal ─┐
+//!                                 v
+//! server ─> advertisement ─> mirror (newest commit) ─> tree edit ─> commit + pack ─> push
+//!    ^                                                                                │
+//!    └──────────── somebody else was faster: look again, apply again, push again <────┘
+//! ```
+//!
+//! | Module | Its one job |
+//! | --- | --- |
+//! | `settings`, `address`, `message`, `signature` | what the sink's description says |
+//! | `transport` (`http`, `ssh`, `known_hosts`) | bytes to and from a server, guarded |
+//! | `pkt`, `protocol` | Git's wire protocol: what is asked and answered |
+//! | `mirror`, `root` | the local copy of a branch and the directory of all copies |
+//! | `tree`, `pack` | editing directories; new objects on their way to the server |
+//! | `publish` | from a proposal to a commit on the branch |
+//! | `proposal` | from a delivery to a proposal |
+//!
+//! libgit2 reads and stores objects and does nothing else: no byte of the network, no credential and
+//! no setting of the machine passes through it.
+
+mod address;
+mod error;
+mod message;
+mod mirror;
+mod pack;
+mod pkt;
+mod proposal;
+mod protocol;
+mod publish;
+mod root;
+mod settings;
+mod signature;
+mod transport;
+mod tree;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use kollect_api::sink::SinkType;
+use kollect_inventory::{Delta, Snapshot};
+
+use crate::{
+    build::Environment,
+    credentials::Materials,
+    error::SinkError,
+    layout::Layout,
+    sink::{Appetite, Content, Delivery, InventoryId, Receipt, Sink},
+    spec::SinkSpec,
+};
+
+use self::{
+    error::GitError,
+    proposal::{ChangeProposal, Kept, Retirement, SnapshotProposal, Story},
+    publish::{Proposal, Published, Publisher},
+    settings::OnDelete,
+};
+
+pub use root::{VARIABLE as MIRROR_DIRECTORY_VARIABLE, default_root};
+
+/// A sink that writes files to a branch of a Git repository.
+pub struct GitSink {
+    kind: SinkType,
+    story: Arc<Story>,
+    publisher: Arc<Publisher>,
+    on_delete: OnDelete,
+    /// What has to be remembered of an inventory to write its changes.
+    kept: Mutex<HashMap<InventoryId, Kept>>,
+}
+
+impl GitSink {
+    /// A sink as described; connects on first use.
+    ///
+    /// `name` and `namespace` are those of the sink object: commits name it, and files belong to it.
+    pub fn new(
+        name: &str,
+        namespace: &str,
+        spec: &SinkSpec,
+        materials: &Materials,
+        environment: &Environment,
+    ) -> Result<Self, SinkError> {
+        let settings = settings::settings(spec, materials, environment)?;
+        let layout = Layout::new(spec)?;
+        Ok(Self {
+            kind: settings.kind,
+            story: Arc::new(Story {
+                layout,
+                templates: settings.templates,
+                sink: name.to_owned(),
+                namespace: namespace.to_owned(),
+            }),
+            publisher: Arc::new(Publisher {
+                remote: settings.remote,
+                url: settings.url,
+                branch: settings.branch,
+                depth: settings.depth,
+                author: settings.author,
+                signer: settings.signer,
+                work_dir: environment.work_dir.clone(),
+            }),
+            on_delete: settings.on_delete,
+            kept: Mutex::default(),
+        })
+    }
+
+    async fn everything(&self, delivery: &Delivery, rows: &Snapshot) -> Result<Receipt, GitError> {
+        let proposal = Arc::new(SnapshotProposal::new(&self.story, delivery, rows));
+        let published = self.publish(&proposal).await?;
+        if self.appetite() == Appetite::Changes
+            && let Some(kept) = proposal.kept()
+        {
+            self.keep(&delivery.inventory, kept);
+        }
+        Ok(receipt(&published))
+    }
+
+    async fn changes(&self, delivery: &Delivery, delta: &Arc<Delta>) -> Result<Receipt, GitError> {
+        // Taken out: if anything goes wrong from here on, all rows have to come again.
+        let kept = self
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&delivery.inventory);
+        let Some(kept) = kept else {
+            return Err(GitError::OutOfStep(
+                "the files of the inventory are not known in this process".into(),
+            ));
+        };
+        if delta.is_empty() {
+            self.keep(&delivery.inventory, kept);
+            return Ok(Receipt::default());
+        }
+        let proposal = Arc::new(ChangeProposal::new(&self.story, delivery, delta, kept));
+        let published = self.publish(&proposal).await?;
+        if let Some(kept) = proposal.kept() {
+            self.keep(&delivery.inventory, kept);
+        }
+        Ok(receipt(&published))
+    }
+
+    async fn publish<P: Proposal + 'static>(
+        &self,
+        proposal: &Arc<P>,
+    ) -> Result<Published, GitError> {
+        let proposal: Arc<dyn Proposal> = Arc::<P>::clone(proposal);
+        self.publisher.publish(proposal).await
+    }
+
+    fn keep(&self, inventory: &InventoryId, kept: Kept) {
+        self.kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(inventory.clone(), kept);
+    }
+}
+
+fn receipt(published: &Published) -> Receipt {
+    Receipt {
+        written: published.tally.written,
+        removed: published.tally.removed,
+        bytes: published.tally.bytes,
+        note: published.commit.map(|id| format!("commit {id}")),
+    }
+}
+
+#[async_trait]
+impl Sink for GitSink {
+    fn sink_type(&self) -> SinkType {
+        self.kind
+    }
+
+    fn appetite(&self) -> Appetite {
+        if self.story.layout.needs_everything() {
+            Appetite::Everything
+        } else {
+            Appetite::Changes
+        }
+    }
+
+    async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
+        match &delivery.content {
+            Content::Everything(rows) => self.everything(delivery, rows).await,
+            Content::Changes(delta) => self.changes(delivery, delta).await,
+        }
+        .map_err(SinkError::from)
+    }
+
+    async fn retire(&self, inventory: &InventoryId) -> Result<Receipt, SinkError> {
+        self.kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(inventory);
+        match self.on_delete {
+            OnDelete::Retain => Ok(Receipt::default()),
+            OnDelete::Prune => {
+                let proposal = Arc::new(Retirement::new(&self.story, inventory, Timestamp::now()));
+                Ok(receipt(&self.publish(&proposal).await?))
+            }
+        }
+    }
+
+    async fn probe(&self) -> Result<String, SinkError> {
+        self.publisher.probe().await?;
+        Ok(match self.kind {
+            SinkType::Gitlab => "TLS and GitLab remote reachability verified",
+            _ => "TLS and git remote reachability verified",
+        }
+        .to_owned())
+    }
+}
+
+impl fmt::Debug for GitSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GitSink")
+            .field("repository", &self.publisher.url)
+            .field("branch", &self.publisher.branch)
+            .finish_non_exhaustive()
+    }
+}
