@@ -36,6 +36,12 @@ enum What {
         #[arg(long, default_value_t = 10)]
         namespaces: usize,
     },
+    /// A Git repository with a file per row: the first export, one changed row.
+    Git {
+        /// How many rows.
+        #[arg(long, default_value_t = 100_000)]
+        rows: usize,
+    },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -50,6 +56,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             objects,
             namespaces,
         } => on_servers("export", *objects, *namespaces),
+        What::Git { rows } => {
+            let args = [
+                "run",
+                "--release",
+                "-p",
+                "kollect-bench",
+                "--bin",
+                "git",
+                "--",
+            ];
+            let mut bench = workspace::cargo(&args)?;
+            bench.arg(rows.to_string());
+            workspace::execute(&mut bench)
+        }
     }
 }
 
