@@ -7,7 +7,6 @@ mod postgres {
     pub(crate) mod items;
     pub(crate) mod large;
     pub(crate) mod provisioning;
-    pub(crate) mod proxy;
     pub(crate) mod server;
     pub(crate) mod subject;
     pub(crate) mod vectors;

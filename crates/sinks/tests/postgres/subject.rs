@@ -6,16 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use kollect_sinks::{InventoryId, Sink, conformance::Subject};
 use kollect_testkit::{
-    Postgres,
+    Postgres, Proxy,
     names::{secret, unique},
     postgres::Database,
 };
 use serde_json::{Value, json};
 
-use super::{
-    proxy::Proxy,
-    server::{database, sink_at, sql},
-};
+use super::server::{database, sink_at, sql};
 
 pub(crate) struct PostgresSubject {
     database: Database,
@@ -45,7 +42,7 @@ impl PostgresSubject {
         .await;
         Self {
             database,
-            proxy: Proxy::start(port).await,
+            proxy: Proxy::to(("127.0.0.1", port)).expect("a wire"),
             user,
             password,
         }
@@ -98,7 +95,7 @@ impl Subject for PostgresSubject {
     }
 
     async fn stop(&self) {
-        self.proxy.cut().await;
+        self.proxy.refuse();
         // A server that is gone does nothing any more, and neither does this one.
         sql(
             &self.database,
@@ -111,11 +108,11 @@ impl Subject for PostgresSubject {
     }
 
     async fn start(&self) {
-        self.proxy.mend().await;
+        self.proxy.accept().expect("the same port");
     }
 
     async fn stall(&self, on: bool) -> bool {
-        self.proxy.flow(!on);
+        self.proxy.stall(on);
         true
     }
 
