@@ -4,3 +4,4 @@
 mod cases;
 mod live;
 mod program;
+mod sinks;
