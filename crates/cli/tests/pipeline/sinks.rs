@@ -1,6 +1,8 @@
-//! Real sinks behind the command.
+//! Real sinks behind the command: a repository and a database.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
 use kollect_testkit::{Postgres, postgres::Tls};
 
 use crate::program::{Place, Ran, repository};
@@ -27,6 +29,69 @@ fn collect(place: &Place, more: &[&str], environment: &[(&str, &str)]) -> Ran {
         more,
     ];
     place.run(&args.concat(), environment, "")
+}
+
+#[test]
+fn a_repository_on_this_machine() -> Result<()> {
+    let example = std::fs::read_to_string(repository().join("examples/git/repository.yaml"))?;
+    let place = place("")?;
+    let bare = place.path("inventory.git");
+    let git = |args: &[&str]| -> Result<String> {
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(&bare)
+            .args(args)
+            .output()?;
+        let text = String::from_utf8(output.stdout)?;
+        ensure!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(text)
+    };
+    std::fs::create_dir(&bare)?;
+    git(&["init", "--quiet", "--bare", "."])?;
+    let endpoint = format!("file://{}", bare.display());
+    place.write(
+        "sinks/sinks.yaml",
+        &example.replace("file:///tmp/shop-inventory.git", &endpoint),
+    );
+
+    let ran = collect(&place, &["--dry-run"], &[]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(
+        git(&["rev-parse", "--verify", "main"]).is_err(),
+        "a dry run pushes nothing"
+    );
+
+    let ran = collect(&place, &[], &[]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(ran.stdout, "");
+    assert!(
+        ran.stderr
+            .contains("target shop/deployments -> KollectSnapshotSink shop/repository: 5 rows"),
+        "{ran:#?}"
+    );
+    let payment = git(&["show", "main:shop/checkout/deployment/payment.yaml"])?;
+    assert!(
+        payment.contains("ghcr.example/shop/payment:5.0.3"),
+        "{payment}"
+    );
+
+    // Nothing changed, so nothing is committed; one change is one commit that touches one file.
+    let before = git(&["rev-parse", "main"])?;
+    assert_eq!(collect(&place, &[], &[]).code, 0);
+    assert_eq!(git(&["rev-parse", "main"])?, before);
+    let dump = place.read("dump/deployments.json").unwrap_or_default();
+    place.write(
+        "dump/deployments.json",
+        &dump.replace("payment:5.0.3", "payment:5.0.4"),
+    );
+    assert_eq!(collect(&place, &[], &[]).code, 0);
+    let changed = git(&["diff", "--name-only", before.trim(), "main", "--", "shop"])?;
+    assert_eq!(changed, "shop/checkout/deployment/payment.yaml\n");
+    Ok(())
 }
 
 #[test]
