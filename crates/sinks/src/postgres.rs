@@ -42,7 +42,7 @@ use std::{
 use async_trait::async_trait;
 use kollect_api::{
     effective,
-    sink::{SinkType, common::ProvisioningMode},
+    sink::{SinkCommon, SinkType, common::ProvisioningMode},
 };
 use kollect_inventory::{Delta, Snapshot};
 use sha2::{Digest, Sha256};
@@ -158,6 +158,7 @@ impl PostgresSink {
             mode: effective::provisioning_mode(spec.common()),
             cluster: spec.cluster().to_owned(),
             refresh: options.refresh,
+            idle_settings: idle_settings(spec.common()),
             begin: settings::begin(&dsn, &options),
             redaction: dsn.hidden_by(redaction),
         };
@@ -393,6 +394,28 @@ impl Sink for PostgresSink {
             ))),
         }
     }
+}
+
+/// Settings that other sinks have and a table has no use for. They were never refused, so they are
+/// not now; whoever set one is told that it does nothing.
+fn idle_settings(common: &SinkCommon) -> Vec<String> {
+    let naming = common
+        .provisioning
+        .as_ref()
+        .and_then(|provisioning| provisioning.naming.as_ref()?.template.as_ref());
+    let compression = common
+        .serialization
+        .as_ref()
+        .and_then(|serialization| serialization.compression.as_ref());
+    [
+        (naming.is_some(), "spec.provisioning.naming.template"),
+        (compression.is_some(), "spec.serialization.compression"),
+        (common.path_template.is_some(), "spec.pathTemplate"),
+    ]
+    .into_iter()
+    .filter(|(given, _)| *given)
+    .map(|(_, field)| format!("{field} has no effect on a postgres sink; remove it"))
+    .collect()
 }
 
 /// A number for an advisory lock that every operator finds for the same thing.

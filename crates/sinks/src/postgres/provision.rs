@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) mode: ProvisioningMode,
     pub(super) cluster: String,
     pub(super) refresh: bool,
+    /// Settings of the spec that mean nothing here, said with every full delivery.
+    pub(super) idle_settings: Vec<String>,
     /// Begins a transaction.
     pub(super) begin: String,
     pub(super) redaction: Redaction,
@@ -55,7 +57,7 @@ const VIEW_MARK: &str = "made by Kollect, definition ";
 impl Plan {
     /// Makes everything ready.
     pub(super) async fn provision(&self, session: &mut Session) -> Result<Arc<Ready>, Fault> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.idle_settings.clone();
         let mut key = self.ensure(session).await?;
         if key == KeyShape::WithoutCluster {
             if self.mode == ProvisioningMode::Ensure && self.upgrade(session).await {

@@ -479,3 +479,24 @@ async fn session_parameters() {
         ]
     );
 }
+
+/// Settings without effect are no obstacle and no secret.
+#[tokio::test]
+async fn settings_without_effect_are_named() {
+    let database = database("idle");
+    let sink = super::server::sink(
+        &database,
+        json!({
+            "serialization": {"compression": "gzip"},
+            "provisioning": {"naming": {"template": "{namespace}-{name}"}},
+        }),
+    );
+    let receipt = everything(&sink, &inventory(), T1, &deployments(1, 1)).await;
+    let note = receipt.expect("delivered").note.expect("a warning");
+    for field in [
+        "spec.serialization.compression",
+        "spec.provisioning.naming.template",
+    ] {
+        assert!(note.contains(&format!("{field} has no effect")), "{note}");
+    }
+}
