@@ -520,7 +520,7 @@ fn snapshot_warnings(spec: &KollectSnapshotSinkSpec, findings: &mut Findings) {
         .as_ref()
         .is_some_and(|git| git.push_policy == Some(PushPolicy::ForcePush))
     {
-        findings.warn("spec.git.pushPolicy ForcePush overwrites the history of the branch");
+        findings.warn("spec.git.pushPolicy ForcePush behaves like Commit: nothing is ever forced, and the history of the branch stays");
     }
     let sink = Sink {
         type_,
