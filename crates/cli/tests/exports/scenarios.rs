@@ -342,3 +342,20 @@ fn of_two_replicas_one_writes_and_the_other_takes_over() -> Result<()> {
     stage.put("s-4", 4)?;
     stage.expect_in_step("items")
 }
+
+#[test]
+#[ignore = "takes eleven minutes; run it after changes to statuses"]
+fn an_idle_inventory_rests_for_ten_minutes() -> Result<()> {
+    let mut stage = Stage::new()?;
+    stage.put("s-1", 1)?;
+    // With refreshes, which are deliveries but no news.
+    stage.inventory("30s")?;
+    stage.start()?;
+    stage.expect_in_step("items")?;
+    stage.expect_conditions(&HEALTHY)?;
+    thread::sleep(Duration::from_secs(10));
+    let version = stage.version()?;
+    thread::sleep(Duration::from_mins(10));
+    assert_eq!(stage.version()?, version);
+    stage.expect_conditions(&HEALTHY)
+}
