@@ -16,7 +16,7 @@ use kollect_testkit::{Cluster, ControlPlane, Postgres};
 use crate::{codegen, workspace};
 
 const INTRODUCTION: &str = "\
-This starts etcd, kube-apiserver, kube-controller-manager and PostgreSQL on loopback, applies Kollect's
+This starts etcd, kube-apiserver, kube-controller-manager, PostgreSQL and a Git server on loopback, applies Kollect's
 kinds and samples and runs the operator. It takes less than a minute; the first time on a machine the servers are
 compiled before, about 7 minutes on two cores.";
 
@@ -52,17 +52,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     show(cluster)?;
     let postgres = Postgres::start()?;
     let database = postgres.create_database("demo")?;
-    give_credentials(cluster, &database)?;
+    let git = GitServer::start()?;
+    let repository = git.create_repo("inventory")?;
+    give_credentials(cluster, &database, &git, &repository)?;
     let operator = operator(&control_plane)?;
     collect(cluster)?;
-    deliver(cluster, &database)?;
+    deliver(cluster, &database, &repository)?;
 
     if !arguments.once {
-        invite(&control_plane, &database);
+        invite(&control_plane, &database, &repository);
         wait_for_ctrl_c()?;
     }
     drop(operator);
-    drop(postgres);
+    drop((postgres, git));
     drop(control_plane);
     println!("\nThe servers are stopped and their data is removed.");
     Ok(())
@@ -156,17 +158,42 @@ fn collect(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The Secret that the team's sink refers to.
-fn give_credentials(cluster: &Cluster, database: &Database) -> Result<()> {
+/// The Secrets that the team's sinks refer to, and the place of its repository.
+fn give_credentials(
+    cluster: &Cluster,
+    database: &Database,
+    git: &GitServer,
+    repository: &Repository,
+) -> Result<()> {
     let dsn = format!("--from-literal=dsn={}", database.url(Tls::Off));
     let create = [
         "create", "secret", "generic", "pg-dsn", &dsn, "-n", "team-a",
     ];
-    cluster.kubectl(&create).map(|_| ())
+    cluster.kubectl(&create)?;
+    let user = format!("--from-literal=username={}", kollect_testkit::git::USER);
+    let password = format!("--from-literal=password={}", git.password());
+    let authority = format!("--from-file=ca.crt={}", git.ca_file().display());
+    cluster.kubectl(&[
+        "create", "secret", "generic", "git-push", &user, &password, &authority, "-n", "team-a",
+    ])?;
+    let place = format!(
+        r#"{{"spec":{{"endpoint":"{}","tls":{{"caSecretRef":{{"name":"git-push"}}}}}}}}"#,
+        repository.https_url()
+    );
+    let patch = [
+        "patch",
+        "kollectsnapshotsink",
+        "audit-git",
+        "-n",
+        "team-a",
+        "--type=merge",
+    ];
+    let patch: &[&str] = &[&patch[..], &["-p", &place]].concat();
+    cluster.kubectl(patch).map(|_| ())
 }
 
 /// Shows the team's rows in its database, changes one object, and shows the row that follows.
-fn deliver(cluster: &Cluster, database: &Database) -> Result<()> {
+fn deliver(cluster: &Cluster, database: &Database, repository: &Repository) -> Result<()> {
     const ROWS: &str = "SELECT payload->>'kind' AS kind, payload->>'name' AS name, \
         payload->'attributes' AS attributes FROM inventory_items ORDER BY 1, 2";
     eventually("the team's rows in its database", || {
@@ -209,6 +236,10 @@ fn deliver(cluster: &Cluster, database: &Database) -> Result<()> {
     say(&format!(
         "one object changed, one row was written; it was there {latency} after kubectl returned"
     ));
+    println!(
+        "\n$ git log -p -1 --format='%h %s'\n{}",
+        committed.trim_end()
+    );
     let get = ["get", "kollectinventories", "-n", "team-a"];
     println!(
         "\n$ kubectl {}\n{}",
@@ -236,7 +267,7 @@ fn show(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-fn invite(control_plane: &ControlPlane, database: &Database) {
+fn invite(control_plane: &ControlPlane, database: &Database, repository: &Repository) {
     let cluster = control_plane.cluster();
     println!("\nLook around from another terminal:");
     println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
@@ -246,6 +277,7 @@ fn invite(control_plane: &ControlPlane, database: &Database) {
     );
     println!("  kubectl explain kollectinventory.spec");
     println!("  psql '{}'", database.url(Tls::Off));
+    println!("  git -C {} log -p", repository.path().display());
     println!("Logs: {}/*.log", control_plane.directory().display());
     println!("\nCtrl-C stops the servers and removes their data.");
 }

@@ -3,22 +3,27 @@
 //! Rendered from made-up rows; no backend is asked.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kollect_api::sink::status::{KafkaPreview, MongodbPreview, PostgresPreview, Preview};
-use kollect_sinks::{SinkSpec, layout, postgres};
+use kollect_api::sink::status::{
+    GitPreview, KafkaPreview, MongodbPreview, PostgresPreview, Preview,
+};
+use kollect_sinks::{SinkSpec, git, layout, postgres};
 
 /// A preview, the same one again if nothing about it changed.
-pub fn render(spec: &SinkSpec, previous: Option<&Preview>, now: &Time) -> Preview {
-    let mut preview = rendered(spec);
-    let known = previous.and_then(|previous| {
-        let mut known = previous.clone();
-        let at = known.rendered_at.take();
-        (known == preview).then_some(at).flatten()
+pub fn render(spec: &SinkSpec, sink: &str, previous: Option<&Preview>, now: &Time) -> Preview {
+    // As of the last one, so that a time in a commit message is no change.
+    let again = previous.and_then(|previous| {
+        let at = previous.rendered_at.clone()?;
+        let mut again = rendered(spec, sink, &at);
+        again.rendered_at = Some(at);
+        (again == *previous).then_some(again)
     });
-    preview.rendered_at = Some(known.unwrap_or_else(|| now.clone()));
-    preview
+    again.unwrap_or_else(|| Preview {
+        rendered_at: Some(now.clone()),
+        ..rendered(spec, sink, now)
+    })
 }
 
-fn rendered(spec: &SinkSpec) -> Preview {
+fn rendered(spec: &SinkSpec, sink: &str, at: &Time) -> Preview {
     let mut preview = layout::preview::preview(spec);
     match spec {
         SinkSpec::Database(database) => {
@@ -46,7 +51,78 @@ fn rendered(spec: &SinkSpec) -> Preview {
                 topic: Some(kafka.topic.clone()),
             });
         }
+        SinkSpec::Snapshot(snapshot) if spec.sink_type().is_git() => {
+            let settings = snapshot.git.clone().unwrap_or_default();
+            let path = preview.object_path.as_deref().unwrap_or_default();
+            let message = git::sample_message(&settings, spec.cluster(), sink, path, at.0);
+            preview.git = message.map(|(subject, body)| GitPreview {
+                sample_commit_subject: Some(subject),
+                sample_commit_body: body,
+            });
+        }
         SinkSpec::Snapshot(_) => {}
     }
     preview
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn snapshot(spec: Value) -> SinkSpec {
+        SinkSpec::Snapshot(serde_json::from_value(spec).expect("a sink"))
+    }
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).expect("a time"))
+    }
+
+    #[test]
+    fn git_shows_paths_and_commits_and_rests() {
+        let plain = snapshot(json!({"type": "git", "endpoint": "https://git.example.com/r.git"}));
+        let first = render(&plain, "audit", None, &at(1));
+        assert_eq!(first.serialization_format.as_deref(), Some("yaml"));
+        let layout = first.layout.as_ref().expect("a layout");
+        assert_eq!(layout.mode.as_deref(), Some("document"));
+        assert_eq!(layout.sample_paths, ["inventory/team-a/api.yaml"]);
+        let commit = first.git.as_ref().expect("a commit");
+        let subject = commit.sample_commit_subject.as_deref().unwrap_or_default();
+        assert!(subject.contains("42 items"), "{subject}");
+        assert_eq!(render(&plain, "audit", Some(&first), &at(99)), first);
+
+        let many = snapshot(json!({
+            "type": "git", "endpoint": "https://git.example.com/r.git", "cluster": "prod-west",
+            "layout": {"mode": "perResource"}, "git": {"commitMessage": "{exportedAt} {sink}"},
+        }));
+        let second = render(&many, "audit", Some(&first), &at(99));
+        let layout = second.layout.as_ref().expect("a layout");
+        assert_eq!(layout.prune, Some(true));
+        assert_eq!(layout.sample_paths.len(), 3);
+        let below = |path: &String| path.starts_with("prod-west/team-a/deployment/");
+        assert!(layout.sample_paths.iter().all(below), "{layout:?}");
+        assert_eq!(render(&many, "audit", Some(&second), &at(200)), second);
+    }
+
+    #[test]
+    fn tables_topics_and_warnings() {
+        let database = |spec: Value| SinkSpec::Database(serde_json::from_value(spec).expect("one"));
+        let postgres = database(json!({
+            "type": "postgres", "provisioning": {"mode": "existing"},
+            "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
+        }));
+        let preview = render(&postgres, "pg", None, &at(1));
+        let ddl = preview.postgres.and_then(|postgres| postgres.expected_ddl);
+        assert!(ddl.expect("a statement").contains("\"public\".\"items\""));
+        assert!(preview.warnings[0].starts_with("provisioning.mode=existing"));
+        let mongodb = database(json!({
+            "type": "mongodb",
+            "mongodb": {"databaseRef": {"name": "u"}, "database": "d", "collection": "c"},
+        }));
+        let preview = render(&mongodb, "m", None, &at(1));
+        assert_eq!(preview.mongodb.expect("keys").expected_index_keys.len(), 4);
+        assert_eq!(preview.warnings, ["mongodb: documents upserted into d.c"]);
+    }
 }

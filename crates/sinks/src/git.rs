@@ -67,6 +67,7 @@ use self::{
     settings::OnDelete,
 };
 
+pub use message::sample as sample_message;
 pub use root::{VARIABLE as MIRROR_DIRECTORY_VARIABLE, default_root};
 
 /// A sink that writes files to a branch of a Git repository.

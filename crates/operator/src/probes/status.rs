@@ -103,7 +103,10 @@ pub fn status(
         .as_ref()
         .and_then(|all| all.get(kollect_api::meta::PREVIEW_ANNOTATION))
         .is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
-    next.preview = wanted.then(|| preview::render(spec, next.preview.as_ref(), now));
+    next.preview = wanted.then(|| {
+        let sink = meta.name.as_deref().unwrap_or_default();
+        preview::render(spec, sink, next.preview.as_ref(), now)
+    });
     next
 }
 

@@ -132,6 +132,37 @@ impl Context<'_> {
     }
 }
 
+/// What commits would say, for `status.preview`: subject, then body and trailers if there are any.
+/// The inventory and its rows are made up.
+pub fn sample(
+    git: &Git,
+    cluster: &str,
+    sink: &str,
+    path: &str,
+    at: Timestamp,
+) -> Option<(String, Option<String>)> {
+    let context = Context {
+        cluster: if cluster.is_empty() {
+            "default"
+        } else {
+            cluster
+        },
+        namespace: "team-a",
+        name: "api",
+        generation: 1,
+        items: 42,
+        checksum: "sha256:a1b2c3d4e5f6",
+        at,
+        sink,
+        path,
+    };
+    let message = Templates::of(git).ok()?.render(&context);
+    Some(match message.trim_end().split_once("\n\n") {
+        Some((subject, body)) => (subject.to_owned(), Some(body.to_owned())),
+        None => (message.trim_end().to_owned(), None),
+    })
+}
+
 /// Who commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Author {
