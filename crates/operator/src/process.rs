@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use kollect_api::rules;
 use kollect_collect::store::Store;
 use kollect_export::{Calls, Pool};
-use kollect_sinks::{build::Environment, dial::Dialer};
+use kollect_sinks::{build::Environment, dial::Dialer, git};
 use kube::Client;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ impl Default for Settings {
             inventories: inventories::Settings::default(),
             export_deadline: Duration::from_mins(2),
             parallel_exports: 16,
-            work_dir: std::env::temp_dir().join("kollect"),
+            work_dir: git::default_root(|name| std::env::var_os(name)),
         }
     }
 }

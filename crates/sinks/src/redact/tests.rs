@@ -95,10 +95,13 @@ proptest! {
                 }
                 prop_assert!(clean.contains(REMOVED), "{spelling:?} left {clean:?}");
                 let bare = spelling.trim_matches('"');
-                prop_assert!(
-                    !kept(&clean).any(|piece| piece.contains(bare)),
-                    "{spelling:?} left {clean:?}"
-                );
+                // What the surroundings say anyway is no leak.
+                if !before.contains(bare) && !after.contains(bare) {
+                    prop_assert!(
+                        !kept(&clean).any(|piece| piece.contains(bare)),
+                        "{spelling:?} left {clean:?}"
+                    );
+                }
             }
         }
     }
