@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use kollect_testkit::git::Repository;
 use kollect_testkit::postgres::{Database, Tls};
 use kollect_testkit::process::{Process, Program};
 use kollect_testkit::progress::{human, say};
 use kollect_testkit::wait::eventually;
-use kollect_testkit::{Cluster, ControlPlane, Postgres};
+use kollect_testkit::{Cluster, ControlPlane, GitServer, Postgres};
 
 use crate::{codegen, workspace};
 
@@ -229,6 +230,11 @@ fn deliver(cluster: &Cluster, database: &Database, repository: &Repository) -> R
         Ok(())
     })?;
     let latency = human(changed.elapsed());
+    let committed = eventually("the commit of the change", || {
+        let log = repository.git(&["log", "-p", "-1", "--format=%h %s", "main"])?;
+        ensure!(log.contains(image), "{log}");
+        Ok(log)
+    })?;
     println!(
         "\n$ psql -c \"{changes}\"\n{}",
         database.table(&changes)?.trim_end()
