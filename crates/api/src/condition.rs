@@ -187,7 +187,7 @@ words! {
 }
 
 impl Condition {
-    /// A statement about `generation`, as of `now`.
+    /// A statement about `generation`, as of `now`. A message that is too long is cut.
     pub fn new(
         type_: ConditionType,
         status: ConditionStatus,
@@ -196,15 +196,36 @@ impl Condition {
         generation: Option<i64>,
         now: Time,
     ) -> Self {
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
         Self {
             type_: type_.as_str().to_owned(),
             status,
             reason: reason.as_str().to_owned(),
-            message: message.into(),
+            message,
             last_transition_time: now,
             observed_generation: generation,
         }
     }
+}
+
+/// The longest message that is written. Longer ones help nobody, and the API server refuses a status
+/// with a far longer one as a whole.
+pub const LONGEST_MESSAGE: usize = 1_024;
+
+/// The conditions that say something new: another status or another reason. Messages alone are no
+/// news; they count and name things that change all the time.
+pub fn transitions<'c>(
+    before: &'c [Condition],
+    after: &'c [Condition],
+) -> impl Iterator<Item = &'c Condition> {
+    after.iter().filter(|condition| {
+        !before.iter().any(|old| {
+            old.type_ == condition.type_
+                && old.status == condition.status
+                && old.reason == condition.reason
+        })
+    })
 }
 
 /// Puts a condition into a list. The transition time of an existing condition moves only when its

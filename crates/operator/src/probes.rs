@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kollect_api::{
-    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, effective, meta,
+    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, condition, effective, meta,
     reference::SinkFamily,
     sink::{SinkStatus, SinkType},
 };
@@ -372,7 +372,7 @@ async fn write(
         let api = K::api(client, Some(&sink.key.namespace));
         if after != before {
             writer::write_status_of::<K, _>(client, &sink.meta, after).await?;
-            for condition in status::transitions(before, after) {
+            for condition in condition::transitions(&before.conditions, &after.conditions) {
                 let component = format!("{}-controller", K::kind(&()).to_lowercase());
                 let event =
                     writer::event_of::<K>(&sink.meta, condition, &component, Timestamp::now());

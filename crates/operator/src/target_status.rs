@@ -168,21 +168,6 @@ pub fn status(previous: &TargetStatus, facts: &TargetFacts, now: &Time) -> Targe
     next
 }
 
-/// The conditions that came into being, changed their status or gave another reason: what is worth
-/// an event.
-pub fn transitions<'s>(
-    before: &'s TargetStatus,
-    after: &'s TargetStatus,
-) -> impl Iterator<Item = &'s Condition> {
-    after.conditions.iter().filter(|condition| {
-        !before.conditions.iter().any(|old| {
-            old.type_ == condition.type_
-                && old.status == condition.status
-                && old.reason == condition.reason
-        })
-    })
-}
-
 fn extraction_trouble(facts: &TargetFacts) -> Option<Trouble> {
     (facts.failures > 0 && facts.trouble.is_none()).then(|| Trouble {
         reason: Reason::ExtractionFailed,
@@ -529,7 +514,7 @@ mod tests {
             &at(2),
         );
         assert_eq!(
-            transitions(&before, &same).count(),
+            condition::transitions(&before.conditions, &same.conditions).count(),
             0,
             "a new number is no event"
         );
@@ -538,7 +523,7 @@ mod tests {
             ..healthy()
         };
         let after = status(&before, &forbidden, &at(3));
-        let reasons: Vec<_> = transitions(&before, &after)
+        let reasons: Vec<_> = condition::transitions(&before.conditions, &after.conditions)
             .map(|c| c.reason.as_str())
             .collect();
         assert_eq!(reasons, ["ScopeForbidden"]);

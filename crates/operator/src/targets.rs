@@ -9,7 +9,7 @@ use std::{
 
 use futures::future::join_all;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kollect_api::{KollectClusterTarget, KollectTarget, meta, target::TargetStatus};
+use kollect_api::{KollectClusterTarget, KollectTarget, condition, meta, target::TargetStatus};
 use kollect_collect::{
     engine::Engine,
     gates::Version,
@@ -378,7 +378,7 @@ async fn write_in_order<K: Target>(
         let object = in_time(writer::write_status(client, target, &after)).await?;
         written.version = version(&object);
         let now = Timestamp::now();
-        let events: Vec<_> = target_status::transitions(&before, &after)
+        let events: Vec<_> = condition::transitions(&before.conditions, &after.conditions)
             .map(|condition| writer::event(target, condition, K::COMPONENT, now))
             .collect();
         written.status = Some(after);

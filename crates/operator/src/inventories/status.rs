@@ -28,8 +28,6 @@ use crate::target_status::Trouble;
 const CONFIRMATION: Duration = Duration::from_mins(15);
 /// From this many rows on, people are told that documents get large.
 const MANY_ROWS: usize = 1_800;
-/// Longer texts help nobody and could make a status unwritable.
-const LONGEST_MESSAGE: usize = 1_024;
 
 /// What the statuses of both kinds have in common, and what a rollup adds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -539,12 +537,11 @@ impl Write<'_> {
         reason: Reason,
         message: &str,
     ) {
-        let end = message.floor_char_boundary(LONGEST_MESSAGE);
         let condition = Condition::new(
             type_,
             status,
             reason,
-            &message[..end],
+            message,
             Some(self.generation),
             self.now.clone(),
         );
@@ -561,20 +558,13 @@ impl Write<'_> {
     }
 }
 
-/// The conditions that say something new: another status or another reason.
+/// The conditions that say something new. That an inventory comes to rest is none.
 pub fn transitions<'s>(
     before: &'s Status,
     after: &'s Status,
 ) -> impl Iterator<Item = &'s Condition> {
-    let settles = |condition: &Condition| condition.reason == Reason::UpToDate.as_str();
-    after.conditions.iter().filter(move |condition| {
-        !settles(condition)
-            && !before.conditions.iter().any(|old| {
-                old.type_ == condition.type_
-                    && old.status == condition.status
-                    && old.reason == condition.reason
-            })
-    })
+    condition::transitions(&before.conditions, &after.conditions)
+        .filter(|condition| condition.reason != Reason::UpToDate.as_str())
 }
 
 #[cfg(test)]

@@ -45,15 +45,8 @@ pub fn status(
     let mut next = previous.clone();
     let conditions = &mut next.conditions;
     let set = |conditions: &mut Vec<Condition>, type_, status, reason, message: &str| {
-        let end = message.floor_char_boundary(1_024);
-        let condition = Condition::new(
-            type_,
-            status,
-            reason,
-            &message[..end],
-            meta.generation,
-            now.clone(),
-        );
+        let condition =
+            Condition::new(type_, status, reason, message, meta.generation, now.clone());
         condition::set(conditions, condition);
     };
     match probed {
@@ -108,18 +101,4 @@ pub fn status(
         preview::render(spec, sink, next.preview.as_ref(), now)
     });
     next
-}
-
-/// The conditions that say something new.
-pub fn transitions<'s>(
-    before: &'s SinkStatus,
-    after: &'s SinkStatus,
-) -> impl Iterator<Item = &'s Condition> {
-    after.conditions.iter().filter(|condition| {
-        !before.conditions.iter().any(|old| {
-            old.type_ == condition.type_
-                && old.status == condition.status
-                && old.reason == condition.reason
-        })
-    })
 }

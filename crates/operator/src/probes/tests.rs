@@ -53,15 +53,7 @@ fn status(generation: Option<i64>, outcome: &Outcome, now: &Time) -> KollectConn
 
     let mut conditions = Vec::new();
     let mut set = |type_, status, reason, message: &str| {
-        let end = message.floor_char_boundary(1_024);
-        let condition = Condition::new(
-            type_,
-            status,
-            reason,
-            &message[..end],
-            generation,
-            now.clone(),
-        );
+        let condition = Condition::new(type_, status, reason, message, generation, now.clone());
         condition::set(&mut conditions, condition);
     };
     match &outcome.result {

@@ -229,3 +229,36 @@ fn trimmed(secret: &SecretData, key: &str) -> Option<SecretText> {
 fn wrong<T>(text: impl Into<String>) -> Result<T, GitError> {
     Err(GitError::Configuration(text.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s04_s05_s06_who_logs_in_over_http() {
+        let cases: [(&[(&str, &str)], Option<(&str, &str)>); 5] = [
+            (&[("token", "tok")], Some(("x-access-token", "tok"))),
+            (&[("password", "p")], Some(("git", "p"))),
+            (
+                &[("username", "bot"), ("token", "t"), ("password", "p")],
+                Some(("bot", "t")),
+            ),
+            (
+                &[("username", "bot"), ("password", "p\n")],
+                Some(("bot", "p")),
+            ),
+            (&[("username", "bot")], None),
+        ];
+        for (secret, expected) in cases {
+            let secret: SecretData = secret
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect();
+            let login = basic(&secret);
+            let login = login
+                .as_ref()
+                .map(|login| (login.user.as_str(), login.password.expose()));
+            assert_eq!(login, expected);
+        }
+    }
+}
