@@ -6,6 +6,7 @@
 //! flatter whatever avoids them.
 
 pub mod bar;
+pub mod cluster;
 pub mod load;
 pub mod measure;
 pub mod process;

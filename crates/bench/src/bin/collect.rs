@@ -14,17 +14,18 @@ use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kollect_api::{KollectTarget, crd};
-use kollect_bench::{bar, load, process};
+use kollect_bench::{
+    bar,
+    cluster::{WRITERS, bare_list, create_namespaces, f64_of, fill, median},
+    load, process,
+};
 use kollect_testkit::{Cluster, ControlPlane, control_plane::Options};
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    api::{Patch, PatchParams, WatchEvent, WatchParams},
 };
 use serde_json::json;
 use tokio::time::timeout;
-
-/// Writers at the same time.
-const WRITERS: usize = 32;
 
 fn main() -> Result<ExitCode> {
     let mut arguments = env::args().skip(1);
@@ -43,7 +44,8 @@ fn main() -> Result<ExitCode> {
         .enable_all()
         .build()?;
     let client = runtime.block_on(async { cluster.client(cluster.admin()) })?;
-    runtime.block_on(fill(&client, cluster, objects, namespaces))?;
+    create_namespaces(cluster, namespaces)?;
+    runtime.block_on(fill(&client, objects, namespaces))?;
     cluster.apply(&load::profile().to_string())?;
     cluster.apply(&load::target(namespaces).to_string())?;
 
@@ -129,59 +131,6 @@ fn bars(objects: usize, runs: &[Run]) -> [bar::Bar; 4] {
     ]
 }
 
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
-/// Creates the load.
-async fn fill(client: &Client, cluster: &Cluster, objects: usize, namespaces: usize) -> Result<()> {
-    println!("creating {objects} Deployments in {namespaces} namespace(s)");
-    for at in 0..namespaces {
-        let name = load::namespace(at, namespaces);
-        let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        cluster.apply(&manifest.to_string())?;
-    }
-    let started = Instant::now();
-    let every = (objects / 10).max(1);
-    stream::iter(0..objects)
-        .map(|index| {
-            let api: Api<Deployment> =
-                Api::namespaced(client.clone(), &load::namespace(index, namespaces));
-            async move {
-                let object = serde_json::from_value(load::deployment(index, namespaces))?;
-                api.create(&PostParams::default(), &object).await?;
-                if index % every == 0 {
-                    println!("    {index} after {:.0?}", started.elapsed());
-                }
-                anyhow::Ok(())
-            }
-        })
-        .buffer_unordered(WRITERS)
-        .try_collect::<()>()
-        .await
-}
-
-/// The time of a plain client to connect and list everything.
-async fn bare_list(cluster: &Cluster, objects: usize) -> Result<Duration> {
-    let started = Instant::now();
-    let api: Api<Deployment> = Api::all(cluster.client(cluster.admin())?);
-    let (mut seen, mut parameters) = (0, ListParams::default().limit(500));
-    loop {
-        let page = api.list(&parameters).await?;
-        seen += page.items.len();
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => break,
-        }
-    }
-    if seen < objects {
-        bail!("the list shows {seen} of {objects} objects");
-    }
-    Ok(started.elapsed())
-}
-
 /// Watches the target until it says that it has all rows. Polling would keep the API server busy.
 struct Completion {
     api: Api<KollectTarget>,
@@ -254,14 +203,6 @@ fn churn(
         thread::sleep(Duration::from_millis(10));
     }
     Ok(f64_of(changes) / started.elapsed().as_secs_f64())
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "far below what a float holds exactly"
-)]
-fn f64_of(number: usize) -> f64 {
-    number as f64
 }
 
 /// A running operator; dropping it ends it.

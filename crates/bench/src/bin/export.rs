@@ -9,10 +9,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kollect_api::crd;
-use kollect_bench::{bar, load, process};
+use kollect_bench::{
+    bar,
+    cluster::{bare_list, create_namespaces, f64_of, fill, median},
+    load, process,
+};
 use kollect_testkit::{
     Cluster, ControlPlane, Postgres,
     control_plane::Options,
@@ -20,14 +23,12 @@ use kollect_testkit::{
 };
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;
 
-/// Writers at the same time.
-const WRITERS: usize = 32;
 /// Single changes whose latency is measured.
 const CHANGES: usize = 300;
 /// Full exports that are measured.
@@ -102,13 +103,8 @@ fn bars(
     runs: &[(Duration, Duration, process::Usage)],
     changes: &Changes,
 ) -> [bar::Bar; 4] {
-    let median = |figures: &mut dyn Iterator<Item = f64>| {
-        let mut figures: Vec<f64> = figures.collect();
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
-    };
-    let bare = median(&mut runs.iter().map(|(bare, ..)| bare.as_secs_f64()));
-    let exported = median(&mut runs.iter().map(|(_, exported, _)| exported.as_secs_f64()));
+    let bare = median(runs.iter().map(|(bare, ..)| bare.as_secs_f64()));
+    let exported = median(runs.iter().map(|(_, exported, _)| exported.as_secs_f64()));
     let peak = runs
         .iter()
         .map(|(.., usage)| usage.peak)
@@ -143,21 +139,8 @@ fn bars(
 }
 
 fn configure(cluster: &Cluster, database: &Database, namespaces: usize) -> Result<()> {
-    let definitions: Vec<_> = crd::all_yaml().into_iter().map(|file| file.yaml).collect();
-    cluster.apply(&definitions.join("---\n"))?;
-    let wait = [
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "crd",
-        "--all",
-    ];
-    cluster.kubectl(&wait)?;
-    for at in 0..namespaces {
-        let name = load::namespace(at, namespaces);
-        let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        cluster.apply(&manifest.to_string())?;
-    }
+    cluster.define(crd::all_yaml().iter().map(|file| &file.yaml))?;
+    create_namespaces(cluster, namespaces)?;
     let home = load::namespace(0, namespaces);
     let ours = |kind: &str, name: &str, spec: serde_json::Value| {
         json!({
@@ -191,49 +174,6 @@ fn configure(cluster: &Cluster, database: &Database, namespaces: usize) -> Resul
         cluster.apply(&manifest.to_string())?;
     }
     Ok(())
-}
-
-/// Creates the load.
-async fn fill(client: &Client, objects: usize, namespaces: usize) -> Result<()> {
-    println!("creating {objects} Deployments in {namespaces} namespace(s)");
-    let started = Instant::now();
-    let every = (objects / 10).max(1);
-    stream::iter(0..objects)
-        .map(|index| {
-            let api: Api<Deployment> =
-                Api::namespaced(client.clone(), &load::namespace(index, namespaces));
-            async move {
-                let object = serde_json::from_value(load::deployment(index, namespaces))?;
-                api.create(&PostParams::default(), &object).await?;
-                if index % every == 0 {
-                    println!("    {index} after {:.0?}", started.elapsed());
-                }
-                anyhow::Ok(())
-            }
-        })
-        .buffer_unordered(WRITERS)
-        .try_collect::<()>()
-        .await
-}
-
-/// The time of a plain client to connect and list everything.
-async fn bare_list(cluster: &Cluster, objects: usize) -> Result<Duration> {
-    let started = Instant::now();
-    let api: Api<Deployment> = Api::all(cluster.client(cluster.admin())?);
-    let (mut seen, mut parameters) = (0, ListParams::default().limit(500));
-    loop {
-        let page = api.list(&parameters).await?;
-        seen += page.items.len();
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => break,
-        }
-    }
-    ensure!(
-        seen >= objects,
-        "the list shows {seen} of {objects} objects"
-    );
-    Ok(started.elapsed())
 }
 
 /// All rows arrive in one transaction, so the first time there is any there are all.
@@ -326,14 +266,6 @@ async fn single_changes(
         p99: times[times.len() * 99 / 100],
         written: usize::try_from(written)?,
     })
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "far below what a float holds exactly"
-)]
-fn f64_of(number: usize) -> f64 {
-    number as f64
 }
 
 /// A running operator; dropping it ends it.
