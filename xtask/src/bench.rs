@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 "-p",
                 "kollect-bench",
                 "--bin",
-                "git",
+                "repository",
                 "--",
             ];
             let mut bench = workspace::cargo(&args)?;
