@@ -247,6 +247,11 @@ fn deliver(cluster: &Cluster, database: &Database, repository: &Repository) -> R
         committed.trim_end()
     );
     let get = ["get", "kollectinventories", "-n", "team-a"];
+    eventually("an inventory at rest", || {
+        let table = cluster.kubectl(&get)?;
+        ensure!(table.contains("UpToDate"), "{table}");
+        Ok(())
+    })?;
     println!(
         "\n$ kubectl {}\n{}",
         get.join(" "),
