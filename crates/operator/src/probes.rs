@@ -2,7 +2,7 @@
 //!
 //! A sink is probed when the operator starts, when its spec or one of its Secrets changes, when
 //! somebody asks for it, and now and then. A probe that fails is repeated, sooner at first.
-//! [`tests`](crate::probes::tests) are probes that somebody asks for with an object of their own.
+//! [`tests`] are probes that somebody asks for with an object of their own.
 
 pub mod status;
 pub mod tests;
