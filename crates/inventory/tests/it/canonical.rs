@@ -176,6 +176,13 @@ fn scrambled(value: &Value) -> String {
     }
 }
 
+#[test]
+fn in_the_middle_between_two_texts_the_even_digit_is_taken() {
+    let mut text = String::new();
+    canonical::float(&mut text, 985_345_805_145_577.25).expect("finite");
+    assert_eq!(text, "985345805145577.2");
+}
+
 proptest! {
     #[test]
     fn it_parses_back_equal(value in any::json()) {
@@ -211,8 +218,15 @@ proptest! {
             let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
             digits.trim_matches('0').to_owned()
         };
-        prop_assert_eq!(digits(&text), digits(&format!("{float:e}")));
+        let (ours, theirs) = (digits(&text), digits(&format!("{float:e}")));
+        // A number in the middle between two shortest texts has two: the library takes the upper
+        // one, we the even one. The number parses back from ours, as was just seen.
+        let middle = ours.len() == theirs.len()
+            && ours[..ours.len() - 1] == theirs[..theirs.len() - 1]
+            && ours.ends_with(['0', '2', '4', '6', '8']);
+        prop_assert!(ours == theirs || middle, "{ours} and {theirs}");
     }
+
 
     #[test]
     fn scanning_agrees_with_parsing(value in any::json(), key in any::text()) {

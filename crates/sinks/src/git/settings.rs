@@ -234,9 +234,15 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, GitError> {
 mod tests {
     use super::*;
 
+    /// A Secret, and the user and password that come of it.
+    type Case = (
+        &'static [(&'static str, &'static str)],
+        Option<(&'static str, &'static str)>,
+    );
+
     #[test]
     fn s04_s05_s06_who_logs_in_over_http() {
-        let cases: [(&[(&str, &str)], Option<(&str, &str)>); 5] = [
+        let cases: [Case; 5] = [
             (&[("token", "tok")], Some(("x-access-token", "tok"))),
             (&[("password", "p")], Some(("git", "p"))),
             (
