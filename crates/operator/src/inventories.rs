@@ -90,7 +90,8 @@ struct Running {
     /// What was last seen, and since when.
     seen: Option<(Report, bool)>,
     since: Instant,
-    warned: bool,
+    /// What was told last about a sink that keeps rows of a deleted inventory.
+    warned: &'static str,
     /// The inventory as it was planned last, so that a report costs a look at one inventory.
     planned: Arc<Planned>,
     /// When to look again although nothing is reported.
@@ -360,7 +361,7 @@ impl Inventories {
             retry_at: None,
             seen: None,
             since: Instant::now(),
-            warned: false,
+            warned: "",
             planned: Arc::clone(planned),
             wake: None,
         };
@@ -416,7 +417,7 @@ impl Inventories {
                     object,
                     key,
                     failure.as_ref(),
-                    "could not be cleaned up in time",
+                    "could not be cleaned up in time; what it holds of this inventory has to be removed by hand",
                 );
             }
             self.write_finalizer(&subject.id, object, false);
@@ -436,19 +437,19 @@ impl Inventories {
         Some(Instant::now() + rest + Duration::from_secs(1))
     }
 
-    /// Tells once that a sink keeps rows of an inventory that goes.
+    /// Tells, once for each turn of things, that a sink keeps rows of an inventory that goes.
     fn warn(
         &mut self,
         subject: &Subject,
         object: &Object,
         key: &SinkKey,
         error: Option<&SinkError>,
-        what: &str,
+        what: &'static str,
     ) {
         let Some(running) = self.running.get_mut(&subject.id) else {
             return;
         };
-        if std::mem::replace(&mut running.warned, true) {
+        if std::mem::replace(&mut running.warned, what) == what {
             return;
         }
         let why = error.map(|error| format!(": {error}")).unwrap_or_default();
