@@ -4,6 +4,7 @@
 //!
 //! * the types, one module per kind, whose schemas become the CRDs ([`crd`]);
 //! * the shared words: [`condition`], [`mod@reference`], [`selector`], [`duration`], [`meta`];
+//! * [`identity`]: which inventory and which sink is meant;
 //! * [`effective`]: which value is in force when several places may set it;
 //! * [`rules`]: what makes an object valid, alone and under the scopes around it. Webhook, command
 //!   line and reconcilers call the same functions;
@@ -18,6 +19,7 @@ pub mod crd;
 pub mod duration;
 pub mod effective;
 pub mod gvk;
+pub mod identity;
 pub mod inventory;
 pub mod meta;
 pub mod names;
@@ -33,6 +35,7 @@ pub mod target;
 pub use connection_test::{KollectConnectionTest, KollectConnectionTestSpec};
 pub use duration::Duration;
 pub use gvk::GroupVersionKind;
+pub use identity::{InventoryId, InventoryScope, SinkKey};
 pub use inventory::{
     KollectClusterInventory, KollectClusterInventorySpec, KollectInventory, KollectInventorySpec,
 };

@@ -71,6 +71,15 @@ impl SinkFamily {
         }
     }
 
+    /// The kind of this family's sinks.
+    pub fn kind(self) -> &'static str {
+        match self {
+            SinkFamily::Snapshot => "KollectSnapshotSink",
+            SinkFamily::Database => "KollectDatabaseSink",
+            SinkFamily::Event => "KollectEventSink",
+        }
+    }
+
     /// The name of the reference list of this family in inventories and scopes.
     pub fn refs_field(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::manifest::{self, Document, ManifestError, Schemas, Text};
 
-pub(crate) use judge::{Problem, SinkKey, sink_refs};
+pub(crate) use judge::{Problem, sink_refs};
 
 /// Objects without a namespace are in this one, as for `kubectl apply`.
 const DEFAULT_NAMESPACE: &str = "default";

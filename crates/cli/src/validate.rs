@@ -13,9 +13,10 @@ use kollect_api::{
 };
 
 use crate::{
-    configuration::{Configuration, SinkKey, Standard},
+    configuration::{Configuration, Standard},
     manifest::{self, Extent},
 };
+use kollect_api::SinkKey;
 
 /// Options of `kollect validate`.
 #[derive(Debug, Args)]

@@ -116,17 +116,26 @@ pub enum DecodeError {
     NoName,
 }
 
-impl DecodeError {
-    /// What is wrong, without the place.
-    pub fn problem(self) -> &'static str {
-        match self {
+impl From<DecodeError> for kollect_watch::DecodeError {
+    fn from(error: DecodeError) -> Self {
+        let problem = match error {
             DecodeError::Syntax { .. } => "this is no JSON",
             DecodeError::Truncated => "the text ends too early",
             DecodeError::NotAnObject => "this is no Kubernetes object",
             DecodeError::NoName => "there is no metadata.name",
+        };
+        kollect_watch::DecodeError::Malformed {
+            // Objects arrive on one line each.
+            at: match error {
+                DecodeError::Syntax { column, .. } => Some(column),
+                _ => None,
+            },
+            problem,
         }
     }
+}
 
+impl DecodeError {
     /// The position of an error of the parser, without its words.
     pub(crate) fn from_json(error: &serde_json::Error) -> Self {
         if error.is_eof() {

@@ -2,7 +2,7 @@
 //!
 //! The engine decides nothing. The [`plan`](crate::plan) says what to watch and which targets want
 //! an object, the [`extract`](crate::extract) modules say what a row holds, the
-//! [`store`](crate::store) keeps rows; the engine opens and closes [`watch`](crate::watch)
+//! [`store`](crate::store) keeps rows; the engine opens and closes [`watch`](kollect_watch)
 //! sources and carries objects from one to the other.
 //!
 //! ```text
@@ -25,6 +25,10 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use kollect_watch::{
+    ApiServer, Interruption, InterruptionClass, Resource, View, WatchCounters, WatchSource,
+    WatchSubject,
+};
 use kube::Client;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -34,9 +38,8 @@ use self::feeds::Feeds;
 use self::lens::Lens;
 use self::running::{Closing, Running};
 use self::tally::Ledger;
-use crate::plan::{Content, Plan, PlanDelta, Resource, Watch, WatchScope, World};
+use crate::plan::{Plan, PlanDelta, Watch, World};
 use crate::store::{Limits, Store};
-use crate::watch::{Class, Counters, Interruption, Scope, Server, Source, Subject, View};
 
 pub use self::tally::{Carried, Durations, ResourceTally, Tally, Traffic};
 
@@ -75,12 +78,12 @@ pub struct WatchState {
     /// Why nothing arrives at present, if so.
     pub interruption: Option<Interruption>,
     /// What happened so far.
-    pub counters: Arc<Counters>,
+    pub counters: Arc<WatchCounters>,
 }
 
 /// The running collection.
 pub struct Engine {
-    server: Arc<Server>,
+    server: Arc<ApiServer>,
     shared: Arc<Shared>,
     running: BTreeMap<Watch, Running>,
     /// Watches that others replace, until those have listed.
@@ -99,7 +102,7 @@ impl Engine {
         let wake = Arc::clone(&news);
         let store = Store::new(Limits::default(), move || wake.notify_one());
         Self {
-            server: Server::new(client),
+            server: ApiServer::new(client),
             shared: Arc::new(Shared {
                 store,
                 current: RwLock::default(),
@@ -121,7 +124,7 @@ impl Engine {
     }
 
     /// The API server, for other watches of the same process.
-    pub fn server(&self) -> &Arc<Server> {
+    pub fn server(&self) -> &Arc<ApiServer> {
         &self.server
     }
 
@@ -205,11 +208,14 @@ impl Engine {
     }
 
     /// Resources whose watches the API server refuses: what is known about them is outdated.
-    pub fn refused(&self) -> BTreeMap<Class, BTreeSet<Arc<Resource>>> {
-        let mut refused: BTreeMap<Class, BTreeSet<_>> = BTreeMap::new();
+    pub fn refused(&self) -> BTreeMap<InterruptionClass, BTreeSet<Arc<Resource>>> {
+        let mut refused: BTreeMap<InterruptionClass, BTreeSet<_>> = BTreeMap::new();
         for state in self.watches() {
             if let Some(interruption) = state.interruption
-                && matches!(interruption.class, Class::Forbidden | Class::NotInstalled)
+                && matches!(
+                    interruption.class,
+                    InterruptionClass::Forbidden | InterruptionClass::NotInstalled
+                )
             {
                 refused
                     .entry(interruption.class)
@@ -251,10 +257,7 @@ impl Engine {
             for watch in &resource.watches {
                 let view = View {
                     decoder: Arc::clone(&lens),
-                    content: match watch.content {
-                        Content::Metadata => crate::watch::Content::Metadata,
-                        Content::Object => crate::watch::Content::Full,
-                    },
+                    content: watch.content,
                 };
                 views.push((watch.clone(), view));
             }
@@ -337,20 +340,15 @@ impl Engine {
 
     fn start(&mut self, errand: Errand, view: View<Lens>) -> Running {
         let resource = Arc::clone(&errand.watch.resource);
-        let subject = Subject {
-            resource: Arc::clone(&resource),
-            scope: match &errand.scope {
-                WatchScope::All => Scope::Cluster,
-                WatchScope::Namespace(name) => Scope::Namespace(name.to_string()),
-            },
-            selector: errand.watch.selector.as_deref().map(str::to_owned),
-            name: None,
+        let subject = WatchSubject {
+            scope: errand.scope.clone(),
+            ..errand.watch.subject()
         };
         let stop = self.stop.child_token();
         let tally = self.ledger.tally(&resource);
         let courier = Courier::new(Arc::clone(&self.shared), errand, tally, stop.clone());
         let (progress, feeds) = (courier.progress(), courier.feeds());
-        let source = Source::new(Arc::clone(&self.server), subject, view.clone());
+        let source = WatchSource::new(Arc::clone(&self.server), subject, view.clone());
         let handle = source.spawn(courier, &stop);
         self.ledger.started(&resource, handle.counters());
         Running {

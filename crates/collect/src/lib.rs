@@ -17,14 +17,11 @@
 //! | [`plan`] | what to collect: targets, scopes and namespaces become watches and gates |
 //! | [`gates`] | whether a target takes an object, and why not |
 //! | [`store`] | all rows, for many writers and readers that miss nothing |
-//! | [`discovery`] | which resource serves a kind, by asking the API server |
-//! | [`access`] | where a resource may be read, by asking the API server |
 //! | [`engine`] | the running collection: watches that follow a plan and write rows |
-//! | [`watch`] | one list and watch of one resource, decoded from the byte stream |
+//!
+//! Reading from the API server is the job of [`kollect_watch`].
 
-pub mod access;
 pub mod decode;
-pub mod discovery;
 pub mod engine;
 pub mod extract;
 pub mod gates;
@@ -33,14 +30,11 @@ pub mod plan;
 pub mod projection;
 pub mod prune;
 pub mod redact;
-mod resource;
 pub mod series;
 pub mod store;
-pub mod watch;
 
 pub use decode::{DecodeError, DecodedObject, ObjectType};
 pub use extract::{ExtractError, Extractor};
 pub use projection::Projection;
 pub use redact::ScrubKeys;
-pub use resource::Resource;
 pub use series::Series;

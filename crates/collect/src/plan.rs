@@ -61,6 +61,8 @@ mod target;
 mod watch;
 mod world;
 
+use kollect_watch::Resource;
+use kollect_watch::access::Review;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -71,7 +73,7 @@ use self::basis::{Basis, Drafted, Inputs};
 use self::draft::Drafting;
 use self::watch::Width;
 
-pub use self::access::{Access, Permission, Review};
+pub use self::access::Access;
 pub use self::ceilings::Ceilings;
 pub use self::collection::{Collection, Extraction, Reach};
 pub use self::degraded::Degradation;
@@ -83,9 +85,8 @@ pub use self::namespaces::{
 };
 pub use self::resource::{Interest, ResourcePlan};
 pub use self::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
-pub use self::watch::{Content, Watch, WatchScope};
+pub use self::watch::Watch;
 pub use self::world::{ProfileFact, Readable, Settings, World, comma_list};
-pub use crate::resource::Resource;
 
 /// A plan's place in the sequence of plans. Decisions carry it, so that one made with a plan that
 /// is no longer valid can be told.

@@ -13,6 +13,7 @@ mod seed;
 
 use kollect_api::meta;
 use kollect_expr::{Extent, ReadSet, Step};
+use kollect_watch::ObjectContent;
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 
@@ -67,10 +68,14 @@ impl Projection {
         &self.reads
     }
 
-    /// Whether nothing but metadata is read, so that asking the server for metadata alone is
-    /// enough. The type of the object is known anyway.
-    pub fn is_metadata_only(&self) -> bool {
-        self.plan.keeps_only(&["metadata", "apiVersion", "kind"])
+    /// How much of each object has to be asked for. The type of the object is known anyway, so
+    /// metadata alone is enough where nothing else is read.
+    pub fn content(&self) -> ObjectContent {
+        if self.plan.keeps_only(&["metadata", "apiVersion", "kind"]) {
+            ObjectContent::Metadata
+        } else {
+            ObjectContent::Object
+        }
     }
 
     /// Decodes one object.
@@ -92,6 +97,22 @@ impl Projection {
             members.insert((*name).to_owned(), text.clone());
         }
         DecodedObject::new(value)
+    }
+}
+
+/// What a watch needs to read objects through a projection.
+impl kollect_watch::Decode for Projection {
+    type Object = DecodedObject;
+
+    fn decode(
+        &self,
+        json: &[u8],
+    ) -> Result<kollect_watch::Decoded<DecodedObject>, kollect_watch::DecodeError> {
+        let object = Projection::decode(self, json)?;
+        Ok(kollect_watch::Decoded {
+            resource_version: object.resource_version().to_owned(),
+            object,
+        })
     }
 }
 

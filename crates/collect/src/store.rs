@@ -35,7 +35,7 @@
 //!
 //! # Reading
 //!
-//! An inventory subscribes with its [`InventoryScope`] and takes [`Taken`] when woken. Nothing is
+//! An inventory subscribes with its [`RowSelection`] and takes [`Taken`] when woken. Nothing is
 //! handed out before every contributing target has been listed completely in this process:
 //! otherwise a restart would delete everybody's rows. Statuses are read with [`Store::summary`];
 //! [`Store::take_signals`] tells whose has news.
@@ -53,7 +53,7 @@ mod failures;
 mod feed;
 mod locks;
 mod news;
-mod scope;
+mod selection;
 mod signals;
 mod stripe;
 mod subscriber;
@@ -78,10 +78,10 @@ use self::subscriber::Subscriber;
 use self::target::{Shared, TargetRows};
 use crate::plan::{Course, Plan, PlanDelta, TargetChange, TargetKey, TargetPlan};
 
-pub use self::entry::{ObjectKey, Outcome, Stamp};
+pub use self::entry::{Outcome, Stamp};
 pub use self::failures::Failure;
 pub use self::feed::{Feed, Listing};
-pub use self::scope::InventoryScope;
+pub use self::selection::RowSelection;
 pub use self::subscription::{Subscription, Taken};
 pub use self::summary::{StoreSummary, TargetSummary};
 
@@ -182,7 +182,7 @@ impl Store {
     /// must not block.
     pub fn subscribe(
         &self,
-        scope: InventoryScope,
+        scope: RowSelection,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Subscription {
         let limit = self.0.limits.pending_changes;
@@ -197,7 +197,7 @@ impl Store {
     }
 
     /// The rows of a scope at one moment, whether its targets are complete or not.
-    pub fn snapshot(&self, scope: &InventoryScope) -> (Snapshot, Revision) {
+    pub fn snapshot(&self, scope: &RowSelection) -> (Snapshot, Revision) {
         let directory = read(&self.0.directory);
         let moment = Moment::of(&directory, scope);
         let (rows, revision) = (moment.rows(scope), moment.revision);
@@ -218,7 +218,7 @@ impl Store {
     }
 
     /// What the targets of a scope know about one object, one row each.
-    pub fn find(&self, scope: &InventoryScope, namespace: &str, name: &str) -> Vec<Row> {
+    pub fn find(&self, scope: &RowSelection, namespace: &str, name: &str) -> Vec<Row> {
         let directory = read(&self.0.directory);
         let rows = directory
             .targets_in(scope)
@@ -227,13 +227,13 @@ impl Store {
     }
 
     /// The last change of a scope's rows. It never goes back, also not when targets end.
-    pub fn revision(&self, scope: &InventoryScope) -> Revision {
+    pub fn revision(&self, scope: &RowSelection) -> Revision {
         read(&self.0.directory).last_revision(scope)
     }
 
     /// Whether a scope's rows are all there: a plan has been applied, and every contributing
     /// target has been listed completely.
-    pub fn is_complete(&self, scope: &InventoryScope) -> bool {
+    pub fn is_complete(&self, scope: &RowSelection) -> bool {
         let directory = read(&self.0.directory);
         directory.planned
             && directory
@@ -313,7 +313,7 @@ impl Inner {
         }
     }
 
-    fn follow(&self, subscriber: &Arc<Subscriber>, scope: InventoryScope) {
+    fn follow(&self, subscriber: &Arc<Subscriber>, scope: RowSelection) {
         {
             let mut directory = write(&self.directory);
             directory.detach(subscriber);
@@ -343,7 +343,7 @@ struct Moment<'a> {
 }
 
 impl<'a> Moment<'a> {
-    fn of(directory: &'a Directory, scope: &InventoryScope) -> Self {
+    fn of(directory: &'a Directory, scope: &RowSelection) -> Self {
         let targets: Vec<_> = directory.targets_in(scope).collect();
         let stripes = targets.iter().flat_map(|target| target.freeze()).collect();
         Moment {
@@ -353,7 +353,7 @@ impl<'a> Moment<'a> {
         }
     }
 
-    fn rows(&self, scope: &InventoryScope) -> Vec<Row> {
+    fn rows(&self, scope: &RowSelection) -> Vec<Row> {
         let mut rows = Vec::with_capacity(self.count);
         let all = self.stripes.iter().flat_map(|stripe| stripe.rows());
         rows.extend(all.filter(|row| scope.includes_row(row)).cloned());
@@ -379,14 +379,14 @@ impl Directory {
     }
 
     /// The last change of a scope's rows.
-    fn last_revision(&self, scope: &InventoryScope) -> Revision {
+    fn last_revision(&self, scope: &RowSelection) -> Revision {
         let last = self.targets_in(scope).map(|target| target.revision()).max();
         Revision(last.unwrap_or(0).max(self.removed))
     }
 
     fn targets_in<'a, 's>(
         &'a self,
-        scope: &'s InventoryScope,
+        scope: &'s RowSelection,
     ) -> impl Iterator<Item = &'a Arc<TargetRows>> + use<'a, 's> {
         let targets = self.targets.values();
         targets.filter(|target| scope.includes_target(&target.key))

@@ -5,9 +5,11 @@
 use std::alloc::System;
 
 use kollect_collect::gates::Version;
-use kollect_collect::plan::{Plan, WatchScope};
-use kollect_collect::store::{Limits, ObjectKey, Outcome, Stamp, Store};
+use kollect_collect::plan::Plan;
+use kollect_collect::store::{Limits, Outcome, Stamp, Store};
 use kollect_inventory::AttributesBuffer;
+use kollect_watch::ObjectIdentity;
+use kollect_watch::WatchScope;
 use serde_json::json;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -93,10 +95,10 @@ fn c_46_the_store_knows_what_it_takes_and_that_is_little() {
             epoch: plan.epoch(),
             version: Version::new(version),
         };
-        let object = ObjectKey {
-            namespace: &namespace,
-            name: &name,
-            uid: &uid,
+        let object = ObjectIdentity {
+            namespace: namespace.as_str(),
+            name: name.as_str(),
+            uid: uid.as_str(),
         };
         // Only what the store itself does is counted below.
         let region = Region::new(ALLOCATOR);

@@ -3,8 +3,9 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
+use kollect_api::InventoryId;
 use kollect_api::sink::SinkType;
-use kollect_sinks::{Delivery, InventoryId, Receipt, Sink, SinkError};
+use kollect_sinks::{Delivery, Receipt, Sink, SinkError};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout},

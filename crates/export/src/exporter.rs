@@ -11,9 +11,10 @@ use std::{
 };
 
 use jiff::Timestamp;
+use kollect_api::InventoryId;
 use kollect_api::reference::SinkFamily;
 use kollect_collect::store::{Revision, Store, Subscription, Taken};
-use kollect_sinks::{Appetite, Delivery, InventoryId, Receipt, SinkError};
+use kollect_sinks::{Appetite, Delivery, Receipt, SinkError};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -25,13 +26,14 @@ use crate::{
     Moment,
     delivery::Calls,
     lane::{Lane, Stand},
-    order::{Order, SinkKey, SinkOrder, Source},
+    order::{Order, SinkOrder, Source},
     report::{Report, RetireReport, RetireState},
     retry::{self, Jitter},
     rows,
     schedule::{Attempt, Verdict},
     survey::Survey,
 };
+use kollect_api::SinkKey;
 
 /// Changes are gathered until none comes for this long,
 const QUIET: Duration = Duration::from_millis(50);

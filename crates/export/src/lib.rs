@@ -32,7 +32,7 @@ pub mod survey;
 pub use breaker::Breaker;
 pub use delivery::{Calls, Observer};
 pub use exporter::Exporter;
-pub use order::{Order, SinkKey, SinkOrder, SinkSource};
+pub use order::{Order, SinkOrder, SinkSource};
 pub use pool::Pool;
 pub use report::Report;
 pub use retry::{FailureClass, Jitter};

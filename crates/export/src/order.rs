@@ -3,32 +3,15 @@
 //! An order is a plain value that says everything about one inventory's exports as of now. Whoever
 //! gives orders (the operator) decides what is allowed and who is meant; the exporter does it.
 
-use std::{fmt, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kollect_api::reference::SinkFamily;
-use kollect_collect::store::InventoryScope;
-use kollect_inventory::Dedupe;
-use kollect_sinks::{InventoryId, SinkError, SinkSpec, credentials::Materials};
+use kollect_api::InventoryId;
+use kollect_api::{SinkKey, inventory::Dedupe};
+use kollect_collect::store::RowSelection;
+use kollect_sinks::{SinkError, SinkSpec, credentials::Materials};
 
 use crate::schedule::Configuration;
-
-/// Which sink: names are unique within a family and a namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SinkKey {
-    /// The family, which decides the kind.
-    pub family: SinkFamily,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl fmt::Display for SinkKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.family, self.name)
-    }
-}
 
 /// A sink as it is configured now, with everything needed to build it.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +73,7 @@ pub struct Order {
     /// Its generation.
     pub generation: i64,
     /// Which rows belong to it.
-    pub scope: InventoryScope,
+    pub scope: RowSelection,
     /// What to do with objects that several targets saw.
     pub dedupe: Dedupe,
     /// Whether anything may be exported at all.

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use kollect_collect::plan::TargetKey;
 use kollect_sinks::SinkError;
 
-use crate::{order::SinkKey, survey::Survey};
+use crate::survey::Survey;
+use kollect_api::SinkKey;
 
 /// The state of one inventory's exports.
 #[derive(Debug, Clone, Default, PartialEq)]

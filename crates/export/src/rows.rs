@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use kollect_collect::store::{InventoryScope, Store, Taken};
-use kollect_inventory::{Dedupe, Delta, Rollup, Row, rollup};
+use kollect_api::inventory::Dedupe;
+use kollect_collect::store::{RowSelection, Store, Taken};
+use kollect_inventory::{Delta, Rollup, Row, rollup};
 use kollect_sinks::Content;
 
 /// The rows of a delivery.
 pub(crate) fn content(
     store: &Store,
-    scope: &InventoryScope,
+    scope: &RowSelection,
     dedupe: Dedupe,
     taken: Taken,
 ) -> Option<Content> {
@@ -61,13 +62,13 @@ fn merged(delta: &Delta, dedupe: Dedupe, find: impl Fn(&Row) -> Vec<Row>) -> Del
 
 #[cfg(test)]
 mod tests {
-    use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner};
+    use kollect_inventory::{AttributesBuffer, Interner, OriginParts, TargetKind};
 
     use super::*;
 
     fn row(interner: &mut Interner, target: &str, replicas: i64) -> Row {
         let origin = interner.origin(OriginParts {
-            owner: Owner::ClusterTarget,
+            owner: TargetKind::ClusterTarget,
             target_namespace: "team-a",
             target_name: target,
             namespace: "team-a",

@@ -6,8 +6,9 @@
 use std::{num::NonZeroU64, sync::Arc};
 
 use jiff::Timestamp;
-use kollect_collect::store::{InventoryScope, Revision, Store};
-use kollect_inventory::{Dedupe, Pass, Rollup, Snapshot, Splitter, parts_digest};
+use kollect_api::inventory::Dedupe;
+use kollect_collect::store::{Revision, RowSelection, Store};
+use kollect_inventory::{Pass, Rollup, Snapshot, Splitter, parts_digest};
 
 /// The rows of one namespace in a rollup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,20 +43,20 @@ impl Survey {
     /// Looks at the rows as they are now.
     pub fn take(
         store: &Store,
-        scope: &InventoryScope,
+        scope: &RowSelection,
         dedupe: Dedupe,
         sizes: &[Option<NonZeroU64>],
     ) -> Self {
         let (snapshot, revision) = store.snapshot(scope);
         match scope {
-            InventoryScope::Namespace(_) => Survey {
+            RowSelection::Namespace(_) => Survey {
                 revision,
                 rows: snapshot.len(),
                 checksum: snapshot.fingerprint().to_string(),
                 shares: Vec::new(),
                 parts: parts(&snapshot, sizes),
             },
-            InventoryScope::Cluster { .. } => {
+            RowSelection::Cluster { .. } => {
                 let rollup = Rollup::new(snapshot.rows().iter().cloned(), dedupe);
                 let shares = rollup.shards().iter().map(|shard| Share {
                     namespace: shard.namespace().to_owned(),

@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::iter;
 
-use crate::origin::{Origin, Owner};
+use crate::origin::{Origin, TargetKind};
 use crate::uid::Uid;
 
 /// The identity of a row, borrowed from it.
@@ -154,8 +154,8 @@ impl fmt::Display for Identity<'_> {
         }
         write!(f, "{} (uid {}) of ", self.name, self.uid)?;
         match origin.owner() {
-            Owner::Target => f.write_str("target ")?,
-            Owner::ClusterTarget => f.write_str("cluster target ")?,
+            TargetKind::Target => f.write_str("target ")?,
+            TargetKind::ClusterTarget => f.write_str("cluster target ")?,
         }
         if !origin.target_namespace().is_empty() {
             write!(f, "{}/", origin.target_namespace())?;
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::origin::OriginParts;
 
-    fn origin(owner: Owner, fields: &[String; 8]) -> Origin {
+    fn origin(owner: TargetKind, fields: &[String; 8]) -> Origin {
         Origin::new(OriginParts {
             owner,
             target_namespace: &fields[0],
@@ -191,7 +191,7 @@ mod tests {
     proptest! {
         #[test]
         fn order_is_that_of_the_zero_joined_text(a in fields(), b in fields()) {
-            let (origin_a, origin_b) = (origin(Owner::Target, &a), origin(Owner::Target, &b));
+            let (origin_a, origin_b) = (origin(TargetKind::Target, &a), origin(TargetKind::Target, &b));
             let left = Identity { origin: &origin_a, name: &a[3], uid: Uid::new(&a[4]) };
             let right = Identity { origin: &origin_b, name: &b[3], uid: Uid::new(&b[4]) };
             let expected = a.join("\0").as_bytes().cmp(b.join("\0").as_bytes()).then(a.cmp(&b));
@@ -204,7 +204,7 @@ mod tests {
             a in proptest::array::uniform8("[ab-]{0,2}"),
             b in proptest::array::uniform8("[ab-]{0,2}"),
         ) {
-            let (origin_a, origin_b) = (origin(Owner::Target, &a), origin(Owner::Target, &b));
+            let (origin_a, origin_b) = (origin(TargetKind::Target, &a), origin(TargetKind::Target, &b));
             let left = Identity { origin: &origin_a, name: &a[3], uid: Uid::new(&a[4]) };
             let right = Identity { origin: &origin_b, name: &b[3], uid: Uid::new(&b[4]) };
             prop_assert_eq!(left.cmp(&right), a.cmp(&b));
@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn owners_never_share_an_identity() {
         let fields = ["team-a", "web", "team-a", "api", "u1", "", "v1", "Pod"].map(str::to_owned);
-        let target = origin(Owner::Target, &fields);
-        let cluster = origin(Owner::ClusterTarget, &fields);
+        let target = origin(TargetKind::Target, &fields);
+        let cluster = origin(TargetKind::ClusterTarget, &fields);
         let of = |origin| Identity {
             origin,
             name: "api",

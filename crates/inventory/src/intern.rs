@@ -90,9 +90,9 @@ impl Interner {
 mod tests {
     use super::*;
     use crate::attributes::AttributesBuffer;
-    use crate::origin::Owner;
+    use crate::origin::TargetKind;
 
-    fn parts<'a>(owner: Owner, target: &'a str, namespace: &'a str) -> OriginParts<'a> {
+    fn parts<'a>(owner: TargetKind, target: &'a str, namespace: &'a str) -> OriginParts<'a> {
         OriginParts {
             owner,
             target_namespace: "team-a",
@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn equal_parts_share_one_origin_and_owners_are_kept_apart() {
         let mut interner = Interner::new();
-        let first = interner.origin(parts(Owner::Target, "web", "team-a"));
-        let again = interner.origin(parts(Owner::Target, "web", "team-a"));
-        let other_owner = interner.origin(parts(Owner::ClusterTarget, "web", "team-a"));
+        let first = interner.origin(parts(TargetKind::Target, "web", "team-a"));
+        let again = interner.origin(parts(TargetKind::Target, "web", "team-a"));
+        let other_owner = interner.origin(parts(TargetKind::ClusterTarget, "web", "team-a"));
         // The same text cut at another place is another origin.
-        let other_cut = interner.origin(parts(Owner::Target, "webteam-", "a"));
+        let other_cut = interner.origin(parts(TargetKind::Target, "webteam-", "a"));
         assert!(Arc::ptr_eq(&first, &again));
         assert_ne!(first, other_owner);
         assert_ne!(first, other_cut);
@@ -123,10 +123,10 @@ mod tests {
         let mut interner = Interner::new();
         let mut attributes = AttributesBuffer::new();
         attributes.start().attribute("replicas").unsigned(3);
-        let origin = interner.origin(parts(Owner::Target, "web", "team-a"));
+        let origin = interner.origin(parts(TargetKind::Target, "web", "team-a"));
         let kept = interner.row(&origin, "a", "u1", attributes.view());
         let gone = interner.row(&origin, "b", "u2", Attributes::NULL);
-        drop(interner.origin(parts(Owner::Target, "web", "team-b")));
+        drop(interner.origin(parts(TargetKind::Target, "web", "team-b")));
         drop(origin);
         assert_eq!(interner.len(), 4);
         drop(gone);

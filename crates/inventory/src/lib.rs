@@ -30,12 +30,12 @@
 //! ```
 //! use std::sync::Arc;
 //! use kollect_inventory::{
-//!     AttributesBuffer, Delta, Document, Interner, OriginParts, Owner, Pass, Snapshot,
+//!     AttributesBuffer, Delta, Document, Interner, OriginParts, TargetKind, Pass, Snapshot,
 //! };
 //!
 //! let mut interner = Interner::new();
 //! let origin = interner.origin(OriginParts {
-//!     owner: Owner::Target,
+//!     owner: TargetKind::Target,
 //!     target_namespace: "team-a",
 //!     target_name: "deployments",
 //!     namespace: "team-a",
@@ -100,10 +100,10 @@ pub use envelope::{Document, Pass, SCHEMA_VERSION};
 pub use fingerprint::Fingerprint;
 pub use identity::Identity;
 pub use intern::Interner;
-pub use origin::{Origin, OriginParts, Owner};
+pub use origin::{Origin, OriginParts, TargetKind};
 pub use part::Part;
 pub use read::read;
-pub use rollup::{Dedupe, Rollup, Shard};
+pub use rollup::{Rollup, Shard};
 pub use row::{ContentHash, Row};
 pub use set::join;
 pub use snapshot::Snapshot;

@@ -9,7 +9,7 @@
 /// A namespaced target and a cluster target may have the same name and look at the same namespace;
 /// on the wire their rows look alike. Here they never meet: the owner is part of the identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Owner {
+pub enum TargetKind {
     /// A `KollectTarget`.
     Target,
     /// A `KollectClusterTarget`.
@@ -20,7 +20,7 @@ pub enum Owner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OriginParts<'a> {
     /// The kind of the target.
-    pub owner: Owner,
+    pub owner: TargetKind,
     /// The target's namespace; for a cluster target the namespace it collected from.
     pub target_namespace: &'a str,
     /// The target's name.
@@ -38,7 +38,7 @@ pub struct OriginParts<'a> {
 /// What the rows of one target, one namespace and one kind of object have in common.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Origin {
-    owner: Owner,
+    owner: TargetKind,
     /// Where each of the six texts ends in `text`.
     ends: [u32; 6],
     text: Box<str>,
@@ -90,7 +90,7 @@ impl Origin {
     }
 
     /// The kind of the target.
-    pub fn owner(&self) -> Owner {
+    pub fn owner(&self) -> TargetKind {
         self.owner
     }
 
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn parts_come_back_as_they_were_given() {
         let given = OriginParts {
-            owner: Owner::ClusterTarget,
+            owner: TargetKind::ClusterTarget,
             target_namespace: "team-a",
             target_name: "web",
             namespace: "",

@@ -19,7 +19,7 @@ use crate::attributes::AttributesBuffer;
 use crate::envelope::SCHEMA_VERSION;
 use crate::fingerprint::Fingerprint;
 use crate::intern::Interner;
-use crate::origin::{OriginParts, Owner};
+use crate::origin::{OriginParts, TargetKind};
 use crate::part::Part;
 use crate::row::Row;
 use crate::snapshot::Snapshot;
@@ -154,7 +154,7 @@ impl ReadDocument {
 }
 
 /// Reads a document. Rows do not say what kind of target they belong to, so the caller does.
-pub fn read(document: &[u8], owner: Owner) -> Result<ReadDocument, ReadError> {
+pub fn read(document: &[u8], owner: TargetKind) -> Result<ReadDocument, ReadError> {
     let mut input = serde_json::Deserializer::from_slice(document);
     let mut rows = Rows::of(owner);
     match document.trim_ascii_start().first() {
@@ -194,13 +194,13 @@ fn shape(document: &[u8]) -> ReadError {
 
 /// Decodes rows one by one, so that no tree of the whole document ever exists.
 struct Rows {
-    owner: Owner,
+    owner: TargetKind,
     interner: Interner,
     attributes: AttributesBuffer,
 }
 
 impl Rows {
-    fn of(owner: Owner) -> Self {
+    fn of(owner: TargetKind) -> Self {
         Rows {
             owner,
             interner: Interner::new(),

@@ -7,20 +7,11 @@
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
+use kollect_api::inventory::Dedupe;
 
 use crate::fingerprint::Fingerprint;
 use crate::row::Row;
 use crate::snapshot::Snapshot;
-
-/// What to do with one object that several targets saw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Dedupe {
-    /// Keep one row per target.
-    #[default]
-    KeepAll,
-    /// Keep one row per object (its namespace and uid).
-    ByResourceUid,
-}
 
 /// Merges rows, keeping the position of the first row of each object.
 ///

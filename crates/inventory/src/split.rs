@@ -163,13 +163,13 @@ mod tests {
     use super::*;
     use crate::attributes::Attributes;
     use crate::intern::Interner;
-    use crate::origin::{OriginParts, Owner};
+    use crate::origin::{OriginParts, TargetKind};
     use crate::row::encodes;
 
     fn rows(count: usize) -> Snapshot {
         let mut interner = Interner::new();
         let origin = interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace: "team-a",
             target_name: "deployments",
             namespace: "team-a",

@@ -6,7 +6,7 @@ use std::alloc::System;
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner, Row, Snapshot};
+use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Row, Snapshot, TargetKind};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -79,7 +79,7 @@ fn at_most_500_bytes_per_stored_row() {
         attribute_bytes += buffer.view().to_json().as_str().len();
         let namespace = format!("load-{:03}", index % NAMESPACES);
         let origin = interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace: "load-000",
             target_name: "deployments",
             namespace: &namespace,
@@ -140,7 +140,7 @@ fn at_most_500_bytes_per_stored_row() {
 fn one_allocation_per_row() {
     let mut interner = Interner::new();
     let origin = interner.origin(OriginParts {
-        owner: Owner::Target,
+        owner: TargetKind::Target,
         target_namespace: "team-a",
         target_name: "deployments",
         namespace: "team-a",

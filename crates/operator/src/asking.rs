@@ -7,10 +7,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use kollect_api::GroupVersionKind;
-use kollect_collect::{
-    access::Reviewer,
-    discovery::{Answer, Discovery},
-    plan::{KindFact, Permission, Review},
+use kollect_collect::plan::KindFact;
+use kollect_watch::{
+    access::{Permission, Review, Reviewer},
+    discovery::Discovery,
 };
 use tokio::sync::mpsc;
 
@@ -61,7 +61,8 @@ impl Asking {
             gvk.clone(),
         );
         tokio::spawn(async move {
-            let fact = fact(discovery.resolve(&gvk).await);
+            let answer = discovery.resolve(&gvk).await;
+            let fact = KindFact::of(answer, &["list", "watch"]);
             // Nobody listens only when the operator stops.
             let _ = sender.send(Answered::Kind(gvk, fact));
         });
@@ -103,19 +104,4 @@ impl Asking {
 
 fn key(gvk: &GroupVersionKind) -> (String, String, String) {
     (gvk.group.clone(), gvk.version.clone(), gvk.kind.clone())
-}
-
-fn fact(answer: Answer) -> KindFact {
-    match answer {
-        Answer::Installed(served) if served.is_watchable() => {
-            KindFact::Served(Arc::clone(&served.resource))
-        }
-        Answer::Installed(served) => KindFact::Failed(format!(
-            "{} cannot be listed and watched: the API server offers only {}",
-            served.resource.plural,
-            served.verbs.join(", ")
-        )),
-        Answer::NotInstalled(_) => KindFact::NotInstalled,
-        Answer::Unreachable(why) => KindFact::Failed(why),
-    }
 }

@@ -11,10 +11,10 @@ use kollect_api::{
     KollectDatabaseSink, KollectEventSink, KollectInventory, KollectProfile, KollectScope,
     KollectSnapshotSink, KollectTarget, reference::SinkFamily,
 };
-use kollect_collect::{
-    Resource as Served,
-    plan::{NamespaceFacts, NamespaceListing, ProfileFact, Readable, World},
-    watch::{Class, Handle, Scope, Server, Source, Subject, View},
+use kollect_collect::plan::{NamespaceFacts, NamespaceListing, ProfileFact, Readable, World};
+use kollect_watch::{
+    ApiServer, InterruptionClass, Resource as Served, View, WatchHandle, WatchScope, WatchSource,
+    WatchSubject,
 };
 use kube::Resource;
 use serde::de::DeserializeOwned;
@@ -30,7 +30,7 @@ use crate::{
 pub struct Kind<K: Resource + DeserializeOwned + Send + 'static> {
     parts: Vec<Shared<K>>,
     /// Held because a watch ends with its handle.
-    watches: Vec<Handle<TypedDecoder<K>>>,
+    watches: Vec<WatchHandle<TypedDecoder<K>>>,
 }
 
 impl<K> Kind<K>
@@ -44,19 +44,19 @@ where
         }
     }
 
-    fn watch(context: &Context<'_>, scopes: &[Scope]) -> Self {
+    fn watch(context: &Context<'_>, scopes: &[WatchScope]) -> Self {
         let resource = Arc::new(Served {
             group: K::group(&()).into_owned(),
             version: K::version(&()).into_owned(),
             plural: K::plural(&()).into_owned(),
-            namespaced: scopes.iter().any(|scope| *scope != Scope::Cluster),
+            namespaced: scopes.iter().any(|scope| *scope != WatchScope::All),
         });
         let mut kind = Self::nobody();
         for scope in scopes {
             let shared = Shared::new(Arc::clone(&context.changed));
-            let subject = Subject::new(Arc::clone(&resource), scope.clone());
+            let subject = WatchSubject::new(Arc::clone(&resource), scope.clone());
             let view = View::full(TypedDecoder::default());
-            let source = Source::new(Arc::clone(context.server), subject, view);
+            let source = WatchSource::new(Arc::clone(context.server), subject, view);
             kind.parts.push(shared.clone());
             kind.watches.push(source.spawn(shared, context.stop));
         }
@@ -100,7 +100,7 @@ where
     }
 
     /// Why the kind cannot be read at present, if so.
-    pub fn trouble(&self) -> Option<(Class, String)> {
+    pub fn trouble(&self) -> Option<(InterruptionClass, String)> {
         self.parts.iter().find_map(|part| {
             part.read(|table| {
                 table
@@ -113,7 +113,7 @@ where
 
 /// What all watches of the configuration share.
 struct Context<'c> {
-    server: &'c Arc<Server>,
+    server: &'c Arc<ApiServer>,
     stop: &'c CancellationToken,
     changed: Arc<Bell>,
 }
@@ -152,7 +152,7 @@ impl Configuration {
     /// Watches everything, in these namespaces or in all of them. In tenant mode nothing
     /// cluster-scoped is looked at: a tenant's operator has no right to.
     pub fn watch(
-        server: &Arc<Server>,
+        server: &Arc<ApiServer>,
         namespaces: &[String],
         tenant_mode: bool,
         stop: &CancellationToken,
@@ -163,12 +163,15 @@ impl Configuration {
             stop,
             changed: Arc::clone(&changed),
         };
-        let scopes: Vec<Scope> = if namespaces.is_empty() {
-            vec![Scope::Cluster]
+        let scopes: Vec<WatchScope> = if namespaces.is_empty() {
+            vec![WatchScope::All]
         } else {
-            namespaces.iter().cloned().map(Scope::Namespace).collect()
+            namespaces
+                .iter()
+                .map(|name| WatchScope::Namespace(name.as_str().into()))
+                .collect()
         };
-        let cluster: &[Scope] = if tenant_mode { &[] } else { &[Scope::Cluster] };
+        let cluster: &[WatchScope] = if tenant_mode { &[] } else { &[WatchScope::All] };
         Self {
             profiles: Kind::watch(&context, &scopes),
             targets: Kind::watch(&context, &scopes),
@@ -190,8 +193,8 @@ impl Configuration {
     /// Whether enough is known to plan: every kind has been listed once. Namespaces and CRDs may
     /// be out of reach for good.
     pub fn is_listed(&self) -> bool {
-        let denied = |trouble: Option<(Class, String)>| {
-            trouble.is_some_and(|(class, _)| class == Class::Forbidden)
+        let denied = |trouble: Option<(InterruptionClass, String)>| {
+            trouble.is_some_and(|(class, _)| class == InterruptionClass::Forbidden)
         };
         self.profiles.is_listed()
             && self.targets.is_listed()

@@ -7,13 +7,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kollect_collect::{
-    access::Reviewer,
-    discovery::{Discovery, group_of_crd},
     engine::Engine,
     extract,
     plan::{self, KindFact, Plan, World},
     store::Store,
-    watch::{Class, Server},
+};
+use kollect_watch::{
+    ApiServer, InterruptionClass,
+    access::Reviewer,
+    discovery::{Discovery, group_of_crd},
 };
 use kube::Client;
 use tokio::{
@@ -151,7 +153,7 @@ impl Controller {
     }
 
     /// The way to the API server that watches share.
-    pub fn server(&self) -> &Arc<Server> {
+    pub fn server(&self) -> &Arc<ApiServer> {
         self.engine.server()
     }
 
@@ -307,7 +309,7 @@ impl Controller {
                 .retain(|review| plan.reviews.contains(review));
         }
         let refused = self.engine.refused();
-        if let Some(forbidden) = refused.get(&Class::Forbidden) {
+        if let Some(forbidden) = refused.get(&InterruptionClass::Forbidden) {
             self.reviewer.forget();
             for review in plan
                 .reviews
@@ -318,15 +320,11 @@ impl Controller {
             }
         }
         for review in &plan.reviews {
-            let known = self
-                .world
-                .access
-                .get(&review.resource, review.namespace.as_ref());
-            if all || known.is_none() {
+            if all || self.world.access.get(review).is_none() {
                 self.asking.review(review);
             }
         }
-        if let Some(missing) = refused.get(&Class::NotInstalled) {
+        if let Some(missing) = refused.get(&InterruptionClass::NotInstalled) {
             for resource in missing {
                 self.discovery.group_changed(&resource.group);
             }

@@ -13,6 +13,8 @@ pub mod subject;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kollect_api::InventoryId;
+use kollect_api::SinkKey;
 use kollect_api::{
     KollectClusterInventory, KollectInventory,
     condition::{Condition, ConditionStatus, ConditionType, Reason},
@@ -20,11 +22,11 @@ use kollect_api::{
 };
 use kollect_collect::store::Store;
 use kollect_export::{
-    Calls, Exporter, Order, Report, SinkKey,
+    Calls, Exporter, Order, Report,
     order::Source,
     report::{LaneState, RetireState},
 };
-use kollect_sinks::{InventoryId, SinkError};
+use kollect_sinks::SinkError;
 use kube::{Client, Resource};
 use tokio::{
     sync::{Notify, watch},

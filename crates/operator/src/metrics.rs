@@ -27,11 +27,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kollect_collect::{
-    plan::{Resource, TargetKey, WatchScope},
-    watch::Cause,
-};
-use kollect_inventory::Owner;
+use kollect_collect::plan::TargetKey;
+use kollect_inventory::TargetKind;
+use kollect_watch::{ListingCause, Resource, WatchScope};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, text},
@@ -235,7 +233,7 @@ fn watches(scene: &Scene, page: &mut Page) {
     }
     let family = page.family(&names::WATCH_LISTINGS);
     for ([group, version, plural], _, carried) in &traffic {
-        for (cause, count) in Cause::ALL.into_iter().zip(carried.listings) {
+        for (cause, count) in ListingCause::ALL.into_iter().zip(carried.listings) {
             if count > 0 {
                 family.counter(&[group, version, plural, cause.as_str()], count);
             }
@@ -243,23 +241,23 @@ fn watches(scene: &Scene, page: &mut Page) {
     }
 }
 
-const OWNERS: [Owner; 2] = [Owner::Target, Owner::ClusterTarget];
+const OWNERS: [TargetKind; 2] = [TargetKind::Target, TargetKind::ClusterTarget];
 
 fn place(resource: &Resource) -> [&str; 3] {
     [&resource.group, &resource.version, &resource.plural]
 }
 
-fn controller(owner: Owner) -> &'static str {
+fn controller(owner: TargetKind) -> &'static str {
     match owner {
-        Owner::Target => "kollecttarget",
-        Owner::ClusterTarget => "kollectclustertarget",
+        TargetKind::Target => "kollecttarget",
+        TargetKind::ClusterTarget => "kollectclustertarget",
     }
 }
 
-fn kind(owner: Owner) -> &'static str {
+fn kind(owner: TargetKind) -> &'static str {
     match owner {
-        Owner::Target => "KollectTarget",
-        Owner::ClusterTarget => "KollectClusterTarget",
+        TargetKind::Target => "KollectTarget",
+        TargetKind::ClusterTarget => "KollectClusterTarget",
     }
 }
 

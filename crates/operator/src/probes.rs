@@ -10,13 +10,14 @@ pub mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kollect_api::SinkKey;
 use kollect_api::{
     KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, condition, effective, meta,
     reference::SinkFamily,
     sink::{SinkStatus, SinkType},
 };
 use kollect_export::{
-    Jitter, SinkKey, SinkSource,
+    Jitter, SinkSource,
     pool::Pool,
     retry::{self, FailureClass},
 };

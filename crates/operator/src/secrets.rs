@@ -9,11 +9,11 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Secret;
-use kollect_collect::{
-    Resource,
-    watch::{Class, Handle, Scope, Server, Source, Subject, View},
-};
 use kollect_sinks::secret::SecretData;
+use kollect_watch::{
+    ApiServer, InterruptionClass, Resource, View, WatchHandle, WatchScope, WatchSource,
+    WatchSubject,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -47,12 +47,12 @@ pub enum Known {
 struct Watched {
     table: Shared<Secret>,
     /// Held because a watch ends with its handle.
-    _watch: Handle<TypedDecoder<Secret>>,
+    _watch: WatchHandle<TypedDecoder<Secret>>,
 }
 
 /// Watches Secrets by name.
 pub struct Secrets {
-    server: Arc<Server>,
+    server: Arc<ApiServer>,
     resource: Arc<Resource>,
     changed: Arc<Bell>,
     stop: CancellationToken,
@@ -61,7 +61,7 @@ pub struct Secrets {
 
 impl Secrets {
     /// Rings `changed` when a watched Secret changes.
-    pub fn new(server: Arc<Server>, changed: Arc<Bell>, stop: &CancellationToken) -> Self {
+    pub fn new(server: Arc<ApiServer>, changed: Arc<Bell>, stop: &CancellationToken) -> Self {
         Self {
             server,
             resource: Arc::new(Resource {
@@ -89,10 +89,10 @@ impl Secrets {
 
     fn watch(&self, (namespace, name): &Key) -> Watched {
         let table = Shared::new(Arc::clone(&self.changed));
-        let scope = Scope::Namespace(namespace.clone());
-        let subject = Subject::new(Arc::clone(&self.resource), scope).named(name);
+        let scope = WatchScope::Namespace(namespace.as_str().into());
+        let subject = WatchSubject::new(Arc::clone(&self.resource), scope).named(name);
         let view = View::full(TypedDecoder::default());
-        let source = Source::new(Arc::clone(&self.server), subject, view);
+        let source = WatchSource::new(Arc::clone(&self.server), subject, view);
         let watch = source.spawn(table.clone(), &self.stop);
         Watched {
             table,
@@ -121,7 +121,7 @@ impl Secrets {
             table
                 .trouble()
                 .map_or(Known::Reading, |trouble| Known::Unreadable {
-                    forbidden: trouble.class == Class::Forbidden,
+                    forbidden: trouble.class == InterruptionClass::Forbidden,
                     why: trouble.message.clone(),
                 })
         })

@@ -5,18 +5,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use kollect_api::SinkKey;
 use kollect_api::{
     condition::{Condition, ConditionStatus},
     effective,
     reference::SinkFamily,
     rules,
 };
-use kollect_collect::watch::Class;
-use kollect_export::{SinkKey, SinkSource};
+use kollect_export::SinkSource;
 use kollect_sinks::{
     SinkError, SinkSpec,
     credentials::{self, Wanted},
 };
+use kollect_watch::InterruptionClass;
 use kube::core::ObjectMeta;
 use sha2::{Digest as _, Sha256};
 
@@ -166,7 +167,7 @@ impl SinkObjects {
             };
         }
         match trouble {
-            Some((Class::Forbidden, why)) => Lookup::Unreadable {
+            Some((InterruptionClass::Forbidden, why)) => Lookup::Unreadable {
                 forbidden: true,
                 why,
             },

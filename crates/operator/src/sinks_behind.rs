@@ -33,14 +33,14 @@ pub fn sinks_behind<'i>(
                     reason: Reason::SinkNotFound,
                     message: format!(
                         "{} {name:?} does not exist in namespace {namespace:?}; create it or remove the reference",
-                        kind_of(*family)
+                        family.kind()
                     ),
                 });
             }
             Some(Some(probe)) if probe.status == ConditionStatus::False => {
                 return Sinks::Unreachable(Trouble {
                     reason: Reason::SinkUnreachable,
-                    message: format!("{} {name:?}: {}", kind_of(*family), probe.message),
+                    message: format!("{} {name:?}: {}", family.kind(), probe.message),
                 });
             }
             Some(_) => {}
@@ -59,14 +59,6 @@ pub fn probe(conditions: &[Condition]) -> Option<Condition> {
         .iter()
         .find(|condition| condition.type_ == verified)
         .cloned()
-}
-
-fn kind_of(family: SinkFamily) -> &'static str {
-    match family {
-        SinkFamily::Snapshot => "KollectSnapshotSink",
-        SinkFamily::Database => "KollectDatabaseSink",
-        SinkFamily::Event => "KollectEventSink",
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use kollect_collect::watch::{Class, Consumer, Decode, DecodeError, Decoded, Delivery, Identity};
+use kollect_watch::{
+    Consumer, Decode, DecodeError, Decoded, InterruptionClass, ObjectIdentity, WatchDelivery,
+};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
@@ -36,7 +38,7 @@ pub struct Table<K> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// What sort of trouble.
-    pub class: Class,
+    pub class: InterruptionClass,
     /// What the API server said.
     pub message: String,
 }
@@ -166,13 +168,13 @@ impl<K> Consumer<K> for Shared<K>
 where
     K: Resource + PartialEq + Send + Sync + 'static,
 {
-    async fn take(&mut self, delivery: Delivery<K>) {
+    async fn take(&mut self, delivery: WatchDelivery<K>) {
         self.write(|table| match delivery {
-            Delivery::ListingStarted => {
+            WatchDelivery::ListingStarted => {
                 table.listing = Some(BTreeSet::new());
                 false
             }
-            Delivery::Object(object) => {
+            WatchDelivery::Object(object) => {
                 let meta = object.meta();
                 let key = (
                     meta.namespace.clone().unwrap_or_default(),
@@ -180,21 +182,21 @@ where
                 );
                 table.put(key, object)
             }
-            Delivery::Gone {
-                identity: Identity {
+            WatchDelivery::Gone {
+                identity: ObjectIdentity {
                     namespace, name, ..
                 },
                 ..
             } => table.remove(&(namespace, name)),
-            Delivery::Unreadable(unreadable) => match unreadable.identity {
-                Some(Identity {
+            WatchDelivery::Unreadable(unreadable) => match unreadable.identity {
+                Some(ObjectIdentity {
                     namespace, name, ..
                 }) => table.spoil((namespace, name), unreadable.error.to_string()),
                 None => false,
             },
-            Delivery::ListingFinished { .. } => table.sweep(),
-            Delivery::Progress { .. } => false,
-            Delivery::Interrupted(interruption) => {
+            WatchDelivery::ListingFinished { .. } => table.sweep(),
+            WatchDelivery::Progress { .. } => false,
+            WatchDelivery::Interrupted(interruption) => {
                 let trouble = Trouble {
                     class: interruption.class,
                     message: interruption.message,
@@ -203,7 +205,7 @@ where
                 table.trouble = Some(trouble);
                 new
             }
-            Delivery::Resumed => table.trouble.take().is_some(),
+            WatchDelivery::Resumed => table.trouble.take().is_some(),
         });
     }
 }
@@ -240,7 +242,7 @@ where
 mod tests {
     use super::*;
     use kollect_api::KollectScope;
-    use kollect_collect::watch::Unreadable;
+    use kollect_watch::Unreadable;
 
     fn scope(name: &str, denied: &str) -> KollectScope {
         let json = serde_json::json!({
@@ -254,16 +256,16 @@ mod tests {
             .object
     }
 
-    fn identity(name: &str) -> Identity {
-        Identity {
+    fn identity(name: &str) -> ObjectIdentity {
+        ObjectIdentity {
             namespace: "team-a".into(),
             name: name.into(),
             uid: String::new(),
         }
     }
 
-    fn gone(name: &str) -> Delivery<KollectScope> {
-        Delivery::Gone {
+    fn gone(name: &str) -> WatchDelivery<KollectScope> {
+        WatchDelivery::Gone {
             identity: identity(name),
             resource_version: "9".into(),
         }
@@ -280,32 +282,32 @@ mod tests {
                     .collect::<Vec<_>>()
             })
         };
-        let finished = || Delivery::ListingFinished {
+        let finished = || WatchDelivery::ListingFinished {
             resource_version: "1".into(),
         };
         assert!(!shared.read(Table::is_listed));
-        shared.take(Delivery::ListingStarted).await;
-        shared.take(Delivery::Object(scope("a", "x"))).await;
-        shared.take(Delivery::Object(scope("b", "x"))).await;
+        shared.take(WatchDelivery::ListingStarted).await;
+        shared.take(WatchDelivery::Object(scope("a", "x"))).await;
+        shared.take(WatchDelivery::Object(scope("b", "x"))).await;
         let error = DecodeError::Malformed {
-            at: 7,
+            at: Some(7),
             problem: "a field has another type",
         };
         let bad = Unreadable {
             identity: Some(identity("c")),
             error,
         };
-        shared.take(Delivery::Unreadable(bad)).await;
+        shared.take(WatchDelivery::Unreadable(bad)).await;
         shared.take(finished()).await;
         assert!(shared.read(Table::is_listed));
         assert_eq!(names(&shared), ["a", "b"]);
         assert_eq!(shared.read(|table| table.unreadable().count()), 1);
 
         // A listing that breaks off sweeps nothing; the next one that ends does.
-        shared.take(Delivery::ListingStarted).await;
-        shared.take(Delivery::ListingStarted).await;
+        shared.take(WatchDelivery::ListingStarted).await;
+        shared.take(WatchDelivery::ListingStarted).await;
         assert_eq!(names(&shared), ["a", "b"]);
-        shared.take(Delivery::Object(scope("b", "x"))).await;
+        shared.take(WatchDelivery::Object(scope("b", "x"))).await;
         shared.take(finished()).await;
         assert_eq!(names(&shared), ["b"]);
         assert_eq!(shared.read(|table| table.unreadable().count()), 0);
@@ -328,11 +330,11 @@ mod tests {
                     .is_ok()
             }
         };
-        shared.take(Delivery::Object(scope("a", "x"))).await;
+        shared.take(WatchDelivery::Object(scope("a", "x"))).await;
         assert!(told().await);
-        shared.take(Delivery::Object(scope("a", "x"))).await;
+        shared.take(WatchDelivery::Object(scope("a", "x"))).await;
         assert!(!told().await, "the same object again");
-        shared.take(Delivery::Object(scope("a", "y"))).await;
+        shared.take(WatchDelivery::Object(scope("a", "y"))).await;
         assert!(told().await);
         shared.take(gone("nobody")).await;
         assert!(!told().await);

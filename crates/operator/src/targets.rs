@@ -15,7 +15,7 @@ use kollect_collect::{
     gates::Version,
     plan::{Plan, TargetKey, TargetPlan, TargetState},
 };
-use kollect_inventory::Owner;
+use kollect_inventory::TargetKind;
 use kube::Client;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
@@ -143,7 +143,7 @@ pub struct Targets {
     writes: Writes<TargetKey, Written>,
     /// Targets that had to be passed over because they were being written.
     passed_over: BTreeSet<TargetKey>,
-    failures: BTreeMap<Owner, u64>,
+    failures: BTreeMap<TargetKind, u64>,
 }
 
 impl Targets {
@@ -198,7 +198,7 @@ impl Targets {
     }
 
     /// How many writes have failed since this was last asked, by kind of target.
-    pub fn take_failures(&mut self) -> BTreeMap<Owner, u64> {
+    pub fn take_failures(&mut self) -> BTreeMap<TargetKind, u64> {
         std::mem::take(&mut self.failures)
     }
 

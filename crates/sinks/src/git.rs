@@ -56,9 +56,10 @@ use crate::{
     credentials::Materials,
     error::SinkError,
     layout::Layout,
-    sink::{Appetite, Content, Delivery, InventoryId, Receipt, Sink},
+    sink::{Appetite, Content, Delivery, Receipt, Sink},
     spec::SinkSpec,
 };
+use kollect_api::InventoryId;
 
 use self::{
     error::GitError,

@@ -61,15 +61,16 @@ pub use csv::Column;
 pub use error::LayoutError;
 pub use held::{Held, Nothing};
 pub use manifest::Embedding;
-pub use ownership::Owner;
+pub use ownership::FileOwner;
 pub use path::RepoPath;
 pub use places::Places;
 pub use plan::{Plan, plan_changes, plan_everything, plan_release};
 pub use render::{Changes, Rendering};
 
-use crate::sink::{Delivery, InventoryId};
+use crate::sink::Delivery;
 use crate::spec::SinkSpec;
 use content::Content;
+use kollect_api::InventoryId;
 use places::Rule;
 use template::{Fixed, Naming};
 

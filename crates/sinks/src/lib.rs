@@ -42,5 +42,5 @@ pub mod spec;
 pub mod tls;
 
 pub use error::SinkError;
-pub use sink::{Appetite, Content, Delivery, InventoryId, InventoryScope, Receipt, Sink};
+pub use sink::{Appetite, Content, Delivery, Receipt, Sink};
 pub use spec::SinkSpec;

@@ -22,8 +22,9 @@ use tokio::sync::watch;
 
 use crate::{
     error::SinkError,
-    sink::{Appetite, Content, Delivery, InventoryId, Receipt, Sink},
+    sink::{Appetite, Content, Delivery, Receipt, Sink},
 };
+use kollect_api::InventoryId;
 
 /// Rows that travel to the server in one go; between two of them a delivery can be interrupted.
 const BATCH: usize = 500;

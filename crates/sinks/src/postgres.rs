@@ -67,10 +67,11 @@ use crate::{
     build::Environment,
     credentials::Materials,
     error::SinkError,
-    sink::{Appetite, Content, Delivery, InventoryId, Receipt, Sink},
+    sink::{Appetite, Content, Delivery, Receipt, Sink},
     spec::SinkSpec,
     tls::Trust,
 };
+use kollect_api::InventoryId;
 
 /// Keys of the Secret that may hold the connection string, in order of preference.
 const DSN_KEYS: [&str; 4] = ["dsn", "url", "connectionString", "DATABASE_URL"];

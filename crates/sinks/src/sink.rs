@@ -8,64 +8,10 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use kollect_api::sink::SinkType;
+use kollect_api::{InventoryId, sink::SinkType};
 use kollect_inventory::{Delta, Snapshot};
 
 use crate::error::SinkError;
-
-/// Which inventory rows belong to. Travels as values; no backend reads it out of a path.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct InventoryId {
-    /// Whose inventory it is.
-    pub scope: InventoryScope,
-    /// `metadata.name`.
-    pub name: String,
-}
-
-/// Whose inventory it is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum InventoryScope {
-    /// A `KollectInventory` in this namespace.
-    Namespace(String),
-    /// A `KollectClusterInventory`.
-    Cluster,
-}
-
-impl InventoryId {
-    /// A `KollectInventory`.
-    pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            scope: InventoryScope::Namespace(namespace.into()),
-            name: name.into(),
-        }
-    }
-
-    /// A `KollectClusterInventory`.
-    pub fn cluster(name: impl Into<String>) -> Self {
-        Self {
-            scope: InventoryScope::Cluster,
-            name: name.into(),
-        }
-    }
-
-    /// The namespace as columns, keys and paths show it: cluster inventories stand under the word
-    /// `cluster`.
-    pub fn namespace(&self) -> &str {
-        match &self.scope {
-            InventoryScope::Namespace(namespace) => namespace,
-            InventoryScope::Cluster => "cluster",
-        }
-    }
-}
-
-impl fmt::Display for InventoryId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.scope {
-            InventoryScope::Namespace(namespace) => write!(f, "{namespace}/{}", self.name),
-            InventoryScope::Cluster => f.write_str(&self.name),
-        }
-    }
-}
 
 /// What a sink wants to be given once it is in step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

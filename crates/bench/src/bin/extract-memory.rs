@@ -11,12 +11,13 @@ use kollect_bench::workload::{self, OBJECTS};
 use kollect_collect::extract::Settings;
 use kollect_collect::gates::Version;
 use kollect_collect::plan::{
-    KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, ProfileFact, Resource, TargetKey,
-    WatchScope, World,
+    KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, TargetKey, World,
 };
-use kollect_collect::store::{Limits, ObjectKey, Stamp, Store};
+use kollect_collect::store::{Limits, Stamp, Store};
 use kollect_collect::{Extractor, ObjectType, Projection};
 use kollect_inventory::AttributesBuffer;
+use kollect_watch::ObjectIdentity;
+use kollect_watch::{Resource, WatchScope, access::Permission};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -117,7 +118,7 @@ fn stored_row(profile: KollectProfile) -> f64 {
             epoch: plan.epoch(),
             version: Version::parse(text("resourceVersion")),
         };
-        let key = ObjectKey {
+        let key = ObjectIdentity {
             namespace: text("namespace"),
             name: text("name"),
             uid: text("uid"),

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use kollect_api::GroupVersionKind;
 use kollect_bench::bar::{self, Bar};
-use kollect_collect::plan::{
-    KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, ProfileFact, Resource, Review,
-    World,
+use kollect_collect::plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, World};
+use kollect_watch::{
+    Resource, WatchScope,
+    access::{Permission, Review},
 };
 use serde_json::{Value, json};
 
@@ -120,7 +121,7 @@ fn world(spec: impl Fn(usize) -> Value) -> World {
         .set(gvk, KindFact::Served(Arc::clone(&resource)));
     let review = Review {
         resource,
-        namespace: None,
+        scope: WatchScope::All,
     };
     world.access.set(review, Permission::Allowed);
     let profile = json!({

@@ -12,12 +12,15 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
+use kollect_api::InventoryId;
 use kollect_api::{address::AddressPolicy, sink::KollectSnapshotSinkSpec};
 use kollect_bench::{bar, process};
-use kollect_inventory::{AttributesBuffer, Delta, Interner, OriginParts, Owner, Row, Snapshot};
+use kollect_inventory::{
+    AttributesBuffer, Delta, Interner, OriginParts, Row, Snapshot, TargetKind,
+};
 use kollect_sinks::{
-    Content, Delivery, InventoryId, Sink, SinkSpec, build::Environment, credentials, dial::Dialer,
-    git::GitSink, secret::SecretData,
+    Content, Delivery, Sink, SinkSpec, build::Environment, credentials, dial::Dialer, git::GitSink,
+    secret::SecretData,
 };
 use kollect_testkit::git::{GitServer, Repository, USER};
 use serde_json::json;
@@ -223,7 +226,7 @@ impl Maker {
     fn row(&mut self, number: usize, version: usize) -> Row {
         let namespace = format!("ns-{:03}", number % NAMESPACES);
         let origin = self.interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace: "bench",
             target_name: "deployments",
             namespace: &namespace,

@@ -14,8 +14,10 @@ use std::{
 
 use anyhow::Result;
 use kollect_api::GroupVersionKind;
-use kollect_collect::plan::{
-    KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, Resource, ResourcePlan, Review,
+use kollect_collect::plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ResourcePlan};
+use kollect_watch::{
+    Resource,
+    access::{Permission, Review},
 };
 
 use self::reader::Entry;

@@ -17,7 +17,7 @@ use super::{
     units::Unit,
     way::Prepared,
 };
-use crate::configuration::SinkKey;
+use kollect_api::SinkKey;
 
 /// A place to deliver to.
 #[derive(Debug, Clone)]

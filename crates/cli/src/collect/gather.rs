@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use kollect_collect::{
     DecodedObject,
     gates::ObjectView,
-    plan::{Interest, ResourcePlan, TargetKey, WatchScope},
+    plan::{Interest, ResourcePlan, TargetKey},
 };
 use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Row};
+use kollect_watch::WatchScope;
 
 /// What the objects of a listing give to targets.
 #[derive(Debug, Default)]

@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt as _, stream};
 use kollect_api::GroupVersionKind;
-use kollect_collect::{
-    access::{Question, Reviewer, Verb},
-    discovery::{Answer, Discovery},
-    plan::{KindFact, Permission, Plan, Review, TargetKey, World},
-    watch::Server,
+use kollect_collect::plan::{KindFact, Plan, TargetKey, World};
+use kollect_watch::{
+    ApiServer,
+    access::{Permission, Review, Reviewer, Verb},
+    discovery::Discovery,
 };
 use kube::{
     Client, Config,
@@ -69,7 +69,7 @@ impl Clusters {
     ) -> Result<Seen> {
         let client = self.client(name).await?;
         check(&client).await?;
-        let mut oracle = ApiServer {
+        let mut oracle = AskedOnce {
             discovery: Discovery::new(client.clone()),
             reviewer: Reviewer::new(client.clone()),
         };
@@ -108,7 +108,7 @@ impl Clusters {
         plan: &Plan,
         report: &Report,
     ) -> (Gathered, Vec<Unlisted>) {
-        let server = Server::new(client);
+        let server = ApiServer::new(client);
         let mut listings = Vec::new();
         for resource in plan.resources() {
             for watch in &resource.watches {
@@ -154,38 +154,20 @@ async fn check(client: &Client) -> Result<()> {
 }
 
 /// Answers of an API server.
-pub(crate) struct ApiServer {
+pub(crate) struct AskedOnce {
     discovery: Discovery,
     reviewer: Reviewer,
 }
 
-impl Oracle for ApiServer {
+impl Oracle for AskedOnce {
     async fn kind(&mut self, gvk: &GroupVersionKind) -> KindFact {
-        match self.discovery.resolve(gvk).await {
-            Answer::Installed(served) if served.verbs.iter().any(|verb| verb == "list") => {
-                KindFact::Served(Arc::clone(&served.resource))
-            }
-            Answer::Installed(served) => KindFact::Failed(format!(
-                "{} cannot be listed; the API server offers only {}",
-                served.resource.plural,
-                served.verbs.join(", ")
-            )),
-            Answer::NotInstalled(_) => KindFact::NotInstalled,
-            Answer::Unreachable(why) => KindFact::Failed(why),
-        }
+        KindFact::of(self.discovery.resolve(gvk).await, &["list"])
     }
 
     /// One look needs the right to list, and no other. Where reviews themselves are not possible,
     /// the list gives the answer.
     async fn permission(&mut self, review: &Review) -> Permission {
-        let question = Question {
-            group: review.resource.group.clone(),
-            version: review.resource.version.clone(),
-            resource: review.resource.plural.clone(),
-            namespace: review.namespace.as_deref().map(str::to_owned),
-            verb: Verb::List,
-        };
-        match self.reviewer.allows(&question).await {
+        match self.reviewer.allows(review, Verb::List).await {
             Ok(true) | Err(_) => Permission::Allowed,
             Ok(false) => Permission::Denied,
         }

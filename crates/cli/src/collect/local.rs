@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use kollect_api::InventoryId;
 use kollect_api::sink::{
     KollectSnapshotSinkSpec, SinkCommon,
     common::{self, LayoutMode, Serialization},
@@ -13,7 +14,7 @@ use kollect_api::sink::{
 };
 use kollect_inventory::Snapshot;
 use kollect_sinks::{
-    InventoryId, SinkError,
+    SinkError,
     layout::{self, Embedding, Header, Held, Layout, LayoutError, RepoPath, render},
 };
 
@@ -246,7 +247,7 @@ fn replace(path: &Path, pieces: impl Iterator<Item = Vec<u8>>) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
-    use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner};
+    use kollect_inventory::{AttributesBuffer, Interner, OriginParts, TargetKind};
 
     use super::*;
 
@@ -254,7 +255,7 @@ mod tests {
         let mut interner = Interner::new();
         let mut buffer = AttributesBuffer::default();
         let origin = interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace: "team-a",
             target_name: "web",
             namespace: "team-a",

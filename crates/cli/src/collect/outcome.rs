@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use kollect_api::condition::Reason;
 use kollect_collect::plan::{Course, Plan, TargetKey, TargetPlan, TargetState};
-use kollect_inventory::{Owner, Snapshot};
+use kollect_inventory::{Snapshot, TargetKind};
 
 use super::gather::{Failure, Gathered};
 
@@ -222,8 +222,8 @@ pub(crate) struct Named<'k>(pub(crate) &'k TargetKey);
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.owner {
-            Owner::Target => write!(f, "{}/{}", self.0.namespace, self.0.name),
-            Owner::ClusterTarget => f.write_str(&self.0.name),
+            TargetKind::Target => write!(f, "{}/{}", self.0.namespace, self.0.name),
+            TargetKind::ClusterTarget => f.write_str(&self.0.name),
         }
     }
 }

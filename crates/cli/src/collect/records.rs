@@ -7,8 +7,8 @@ use std::{
 };
 
 use jiff::Timestamp;
+use kollect_api::InventoryId;
 use kollect_inventory::{Document, Pass, Row, Snapshot};
-use kollect_sinks::InventoryId;
 use serde_json::{Value, json};
 
 use super::table::Table;

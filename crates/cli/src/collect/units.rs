@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use kollect_api::{
-    KollectClusterInventory, inventory::Dedupe as ApiDedupe, rules::Object, selector::LabelSelector,
-};
+use kollect_api::InventoryId;
+use kollect_api::inventory::Dedupe;
+use kollect_api::{KollectClusterInventory, rules::Object, selector::LabelSelector};
 use kollect_collect::{
     gates::Selector,
     plan::{NamespaceListing, TargetKey, World},
-    store::InventoryScope,
+    store::RowSelection,
 };
-use kollect_inventory::{Dedupe, Owner, Snapshot, rollup};
-use kollect_sinks::InventoryId;
+use kollect_inventory::{Snapshot, TargetKind, rollup};
 
 use super::outcome::{Named, TargetOutcome};
-use crate::configuration::{Configuration, SinkKey, sink_refs};
+use crate::configuration::{Configuration, sink_refs};
+use kollect_api::SinkKey;
 
 /// One thing that is exported as a whole.
 #[derive(Debug, Clone)]
@@ -49,8 +49,8 @@ pub(crate) fn of_targets(outcomes: &[TargetOutcome]) -> Vec<Unit> {
 /// The inventory that the rows of a target alone make.
 pub(crate) fn id_of(key: &TargetKey) -> InventoryId {
     match key.owner {
-        Owner::Target => InventoryId::namespaced(&*key.namespace, &*key.name),
-        Owner::ClusterTarget => InventoryId::cluster(&*key.name),
+        TargetKind::Target => InventoryId::namespaced(&*key.namespace, &*key.name),
+        TargetKind::ClusterTarget => InventoryId::cluster(&*key.name),
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn of_inventories(
     for object in &configuration.objects {
         let unit = match object {
             Object::Inventory(inventory) if !inventory.spec.suspend => {
-                let scope = InventoryScope::Namespace(object.namespace().to_owned());
+                let scope = RowSelection::Namespace(object.namespace().to_owned());
                 Unit {
                     id: InventoryId::namespaced(object.namespace(), object.name()),
                     title: format!("inventory {}/{}", object.namespace(), object.name()),
@@ -80,7 +80,7 @@ pub(crate) fn of_inventories(
                 id: InventoryId::cluster(object.name()),
                 title: format!("cluster inventory {}", object.name()),
                 rows: cluster_scope(inventory, world)
-                    .and_then(|scope| rows(&scope, dedupe(inventory.spec.dedupe), outcomes)),
+                    .and_then(|scope| rows(&scope, inventory.spec.dedupe, outcomes)),
                 sinks: Some(sink_refs(object)),
                 max_document_bytes: None,
             },
@@ -91,16 +91,9 @@ pub(crate) fn of_inventories(
     units
 }
 
-fn dedupe(dedupe: ApiDedupe) -> Dedupe {
-    match dedupe {
-        ApiDedupe::KeepAll => Dedupe::KeepAll,
-        ApiDedupe::ByResourceUid => Dedupe::ByResourceUid,
-    }
-}
-
 /// The rows of a scope, unless a target in it is not known completely.
 fn rows(
-    scope: &InventoryScope,
+    scope: &RowSelection,
     dedupe: Dedupe,
     outcomes: &[TargetOutcome],
 ) -> Result<Snapshot, String> {
@@ -127,7 +120,7 @@ fn rows(
 fn cluster_scope(
     inventory: &KollectClusterInventory,
     world: &World,
-) -> Result<InventoryScope, String> {
+) -> Result<RowSelection, String> {
     let spec = &inventory.spec;
     let selector = |field: &str, selector: Option<&LabelSelector>| {
         Selector::compile_optional(selector).map_err(|error| format!("spec.{field}.{error}"))
@@ -152,7 +145,7 @@ fn cluster_scope(
         (spec.namespaces.is_empty() || spec.namespaces.contains(name))
             && by_labels.matches(&facts.labels)
     });
-    Ok(InventoryScope::Cluster {
+    Ok(RowSelection::Cluster {
         targets: targets.collect(),
         namespaces: namespaces.map(|(name, _)| name.clone()).collect(),
     })

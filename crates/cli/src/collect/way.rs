@@ -7,7 +7,8 @@ use kollect_api::rules::Object;
 use kollect_sinks::{SinkSpec, credentials::Materials};
 
 use super::{Options, credentials, records::Format};
-use crate::configuration::{Configuration, SinkKey};
+use crate::configuration::Configuration;
+use kollect_api::SinkKey;
 
 /// Where rows go.
 #[derive(Debug)]

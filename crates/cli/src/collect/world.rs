@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use kollect_api::{KollectProfile, rules::Object};
 use kollect_collect::{
     extract,
-    plan::{KindFact, Permission, Plan, ProfileFact, Readable, Review, World},
+    plan::{KindFact, Plan, ProfileFact, Readable, World},
 };
+use kollect_watch::access::{Permission, Review};
 
 use crate::configuration::Configuration;
 
@@ -117,10 +118,7 @@ pub(crate) async fn plan(world: &mut World, oracle: &mut impl Oracle) -> Plan {
             asked = true;
         }
         for review in plan.reviews.clone() {
-            let known = world
-                .access
-                .get(&review.resource, review.namespace.as_ref());
-            if known.is_none() {
+            if world.access.get(&review).is_none() {
                 let permission = oracle.permission(&review).await;
                 world.access.set(review, permission);
                 asked = true;

@@ -3,9 +3,8 @@
 use std::{collections::BTreeSet, fmt};
 
 use kollect_api::{
-    KollectProfile,
+    KollectProfile, SinkKey,
     names::is_dns_subdomain,
-    reference::SinkFamily,
     rules::{self, Denial, Object, Surroundings, Verdict},
 };
 
@@ -326,66 +325,19 @@ fn missing_sinks<'o>(object: &'o Object, all: &'o [Object]) -> impl Iterator<Ite
         .map(|wanted| format!("{wanted} is not among the given objects"))
 }
 
-/// Which sink.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SinkKey {
-    pub(crate) family: SinkFamily,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl SinkKey {
-    /// The key of a sink.
-    pub(crate) fn of(object: &Object) -> Option<Self> {
-        let family = match object {
-            Object::SnapshotSink(_) => SinkFamily::Snapshot,
-            Object::DatabaseSink(_) => SinkFamily::Database,
-            Object::EventSink(_) => SinkFamily::Event,
-            _ => return None,
-        };
-        Some(Self {
-            family,
-            namespace: object.namespace().to_owned(),
-            name: object.name().to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for SinkKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.family {
-            SinkFamily::Snapshot => "KollectSnapshotSink",
-            SinkFamily::Database => "KollectDatabaseSink",
-            SinkFamily::Event => "KollectEventSink",
-        };
-        write!(f, "{kind} {}/{}", self.namespace, self.name)
-    }
-}
-
 /// The sinks an inventory is delivered to.
 pub(crate) fn sink_refs(object: &Object) -> Vec<SinkKey> {
-    let key = |family, namespace: &str, name: &str| SinkKey {
-        family,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    };
     match object {
         Object::Inventory(inventory) => inventory
             .spec
             .all_sink_refs()
-            .map(|(family, sink)| key(family, object.namespace(), &sink.name))
+            .map(|(family, sink)| SinkKey::new(family, object.namespace(), &*sink.name))
             .collect(),
         Object::ClusterInventory(inventory) => inventory
             .spec
             .all_sink_refs()
             .map(|(family, sink)| {
-                let named = sink.namespace.as_deref().unwrap_or_default().trim();
-                let namespace = if named.is_empty() {
-                    inventory.spec.sink_namespace()
-                } else {
-                    named
-                };
-                key(family, namespace, &sink.name)
+                SinkKey::new(family, inventory.spec.namespace_of(sink), &*sink.name)
             })
             .collect(),
         _ => Vec::new(),

@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
 use kollect_inventory::AttributesBuffer;
+use kollect_watch::{
+    Consumer, Interruption, ObjectIdentity, Unreadable, WatchDelivery, WatchScope,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::feeds::Feeds;
@@ -14,9 +17,8 @@ use super::running::Progress;
 use super::tally::ResourceTally;
 use super::{Current, Shared};
 use crate::gates::{ObjectView, PolicyFailures, Version};
-use crate::plan::{Epoch, Interest, ResourcePlan, TargetKey, Watch, WatchScope};
-use crate::store::{Feed, Listing, ObjectKey, Outcome, Stamp};
-use crate::watch::{Consumer, Delivery, Identity, Interruption, Unreadable};
+use crate::plan::{Epoch, Interest, ResourcePlan, TargetKey, Watch};
+use crate::store::{Feed, Listing, Outcome, Stamp};
 
 /// The consumer of one watch, or of one list beside a watch.
 pub(super) struct Courier {
@@ -185,7 +187,7 @@ impl Courier {
             let verdict = interest.decide(&view);
             if !verdict.collects() {
                 self.write(interest, &verdict.policy_failures, |way| {
-                    way.skip(stamp, ObjectKey::from(&view))
+                    way.skip(stamp, view.identity())
                 });
                 continue;
             }
@@ -198,13 +200,13 @@ impl Courier {
                 .extract(value, &mut buffer)
             {
                 Ok(attributes) => self.write(interest, &verdict.policy_failures, |way| {
-                    way.put(stamp, ObjectKey::from(&view), attributes)
+                    way.put(stamp, view.identity(), attributes)
                 }),
                 Err(error) => {
                     self.shared.tally.extraction_failed(interest.key.owner);
                     let message = error.to_string();
                     self.write(interest, &verdict.policy_failures, |way| {
-                        way.fail(stamp, ObjectKey::from(&view), &message)
+                        way.fail(stamp, view.identity(), &message)
                     });
                 }
             }
@@ -212,7 +214,7 @@ impl Courier {
         }
     }
 
-    fn gone(&mut self, identity: &Identity, version: Version) {
+    fn gone(&mut self, identity: &ObjectIdentity, version: Version) {
         self.look_up();
         let Some(plan) = self.route.plan.clone() else {
             return;
@@ -223,7 +225,7 @@ impl Courier {
                 continue;
             }
             if let Some(feed) = self.feed(interest.key) {
-                feed.delete(version, key(identity));
+                feed.delete(version, identity.borrowed());
             }
         }
     }
@@ -244,7 +246,7 @@ impl Courier {
             }
             self.shared.tally.extraction_failed(interest.key.owner);
             self.write(interest, &PolicyFailures::default(), |way| {
-                way.fail(stamp, key(identity), &message)
+                way.fail(stamp, identity.borrowed(), &message)
             });
         }
     }
@@ -296,7 +298,7 @@ impl Way<'_> {
     fn put(
         &self,
         stamp: Stamp,
-        object: ObjectKey<'_>,
+        object: ObjectIdentity<&str>,
         attributes: kollect_inventory::Attributes<'_>,
     ) -> Outcome {
         match self {
@@ -305,14 +307,14 @@ impl Way<'_> {
         }
     }
 
-    fn skip(&self, stamp: Stamp, object: ObjectKey<'_>) -> Outcome {
+    fn skip(&self, stamp: Stamp, object: ObjectIdentity<&str>) -> Outcome {
         match self {
             Way::Listing(listing) => listing.skip(stamp, object),
             Way::Feed(feed) => feed.skip(stamp, object),
         }
     }
 
-    fn fail(&self, stamp: Stamp, object: ObjectKey<'_>, message: &str) -> Outcome {
+    fn fail(&self, stamp: Stamp, object: ObjectIdentity<&str>, message: &str) -> Outcome {
         match self {
             Way::Listing(listing) => listing.fail(stamp, object, message),
             Way::Feed(feed) => feed.fail(stamp, object, message),
@@ -333,33 +335,25 @@ fn served(watch: &Watch, plan: &ResourcePlan) -> Option<HashSet<TargetKey>> {
     Some(targets.map(|target| target.key.clone()).collect())
 }
 
-fn key(identity: &Identity) -> ObjectKey<'_> {
-    ObjectKey {
-        namespace: &identity.namespace,
-        name: &identity.name,
-        uid: &identity.uid,
-    }
-}
-
 impl Consumer<Seen> for Courier {
-    async fn take(&mut self, delivery: Delivery<Seen>) {
+    async fn take(&mut self, delivery: WatchDelivery<Seen>) {
         let begun = Instant::now();
         match delivery {
-            Delivery::ListingStarted => return self.begin_listing(),
-            Delivery::Object(seen) => self.object(&seen),
-            Delivery::Gone {
+            WatchDelivery::ListingStarted => return self.begin_listing(),
+            WatchDelivery::Object(seen) => self.object(&seen),
+            WatchDelivery::Gone {
                 identity,
                 resource_version,
             } => {
                 self.gone(&identity, Version::parse(&resource_version));
             }
-            Delivery::Unreadable(unreadable) => self.unreadable(&unreadable),
-            Delivery::ListingFinished { resource_version } => {
+            WatchDelivery::Unreadable(unreadable) => self.unreadable(&unreadable),
+            WatchDelivery::ListingFinished { resource_version } => {
                 return self.finish_listing(&resource_version);
             }
-            Delivery::Progress { .. } => return,
-            Delivery::Interrupted(interruption) => return self.interrupt(Some(interruption)),
-            Delivery::Resumed => return self.interrupt(None),
+            WatchDelivery::Progress { .. } => return,
+            WatchDelivery::Interrupted(interruption) => return self.interrupt(Some(interruption)),
+            WatchDelivery::Resumed => return self.interrupt(None),
         }
         // Only what concerns one object is counted.
         self.shared.tally.dispatch.observe(begun.elapsed());

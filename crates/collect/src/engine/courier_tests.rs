@@ -1,13 +1,12 @@
+use kollect_watch::access::{Permission, Review};
+use kollect_watch::{Resource, WatchScope};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::engine::lens::Lens;
-use crate::plan::{
-    KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, ProfileFact, Resource, Review,
-    World,
-};
+use crate::plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, World};
 use crate::store::{Limits, Store};
-use crate::watch::{Class, Decode as _};
+use kollect_watch::{Decode as _, InterruptionClass};
 
 /// ConfigMaps of one namespace, a plan that changes, and couriers without watches.
 struct Bench {
@@ -45,7 +44,7 @@ impl Bench {
         world.profiles.insert((namespace, name), profile);
         let review = Review {
             resource: resource(),
-            namespace: Some("a".into()),
+            scope: WatchScope::Namespace("a".into()),
         };
         world.access.set(review, Permission::Allowed);
         Self {
@@ -96,7 +95,7 @@ impl Bench {
         Arc::clone(&self.shared.current().plan)
     }
 
-    fn map(&self, labels: &Value, version: &str) -> Delivery<Seen> {
+    fn map(&self, labels: &Value, version: &str) -> WatchDelivery<Seen> {
         let object = json!({
             "metadata": {
                 "namespace": "a", "name": "map", "uid": "u", "labels": labels,
@@ -106,7 +105,7 @@ impl Bench {
         });
         let lens = Lens::new(self.lens, self.plan().resource(&resource()).unwrap());
         let decoded = lens.decode(object.to_string().as_bytes()).unwrap();
-        Delivery::Object(decoded.object)
+        WatchDelivery::Object(decoded.object)
     }
 
     fn rows(&self, target: &str) -> usize {
@@ -115,9 +114,9 @@ impl Bench {
     }
 }
 
-fn gone(version: &str) -> Delivery<Seen> {
-    Delivery::Gone {
-        identity: Identity {
+fn gone(version: &str) -> WatchDelivery<Seen> {
+    WatchDelivery::Gone {
+        identity: ObjectIdentity {
             namespace: "a".to_owned(),
             name: "map".to_owned(),
             uid: "u".to_owned(),
@@ -126,12 +125,12 @@ fn gone(version: &str) -> Delivery<Seen> {
     }
 }
 
-fn finished(version: &str) -> Delivery<Seen> {
+fn finished(version: &str) -> WatchDelivery<Seen> {
     let resource_version = version.to_owned();
-    Delivery::ListingFinished { resource_version }
+    WatchDelivery::ListingFinished { resource_version }
 }
 
-async fn take(courier: &mut Courier, deliveries: impl IntoIterator<Item = Delivery<Seen>>) {
+async fn take(courier: &mut Courier, deliveries: impl IntoIterator<Item = WatchDelivery<Seen>>) {
     for delivery in deliveries {
         courier.take(delivery).await;
     }
@@ -144,7 +143,11 @@ async fn replaced(bench: &mut Bench) -> (Courier, Courier) {
     assert_eq!(narrow.selector.as_deref(), Some("app=x"));
     let mut older = bench.courier(narrow, &[]);
     let map = bench.map(&json!({"app": "x"}), "5");
-    take(&mut older, [Delivery::ListingStarted, map, finished("6")]).await;
+    take(
+        &mut older,
+        [WatchDelivery::ListingStarted, map, finished("6")],
+    )
+    .await;
     assert_eq!(bench.rows("labelled"), 1);
     let wide = bench.target("every", json!({}));
     assert_eq!(wide.selector, None);
@@ -157,7 +160,7 @@ async fn what_leaves_the_labels_of_an_older_watch_is_gone_only_for_its_targets()
     let mut bench = Bench::new();
     let (mut older, mut newer) = replaced(&mut bench).await;
     let changed = bench.map(&json!({}), "40");
-    take(&mut newer, [Delivery::ListingStarted, changed]).await;
+    take(&mut newer, [WatchDelivery::ListingStarted, changed]).await;
     take(&mut older, [gone("40")]).await;
     take(&mut newer, [finished("45")]).await;
     assert_eq!((bench.rows("labelled"), bench.rows("every")), (0, 1));
@@ -168,8 +171,8 @@ async fn an_empty_list_of_an_older_watch_sweeps_only_its_targets() {
     let mut bench = Bench::new();
     let (mut older, mut newer) = replaced(&mut bench).await;
     let changed = bench.map(&json!({}), "40");
-    take(&mut newer, [Delivery::ListingStarted, changed]).await;
-    take(&mut older, [Delivery::ListingStarted, finished("44")]).await;
+    take(&mut newer, [WatchDelivery::ListingStarted, changed]).await;
+    take(&mut older, [WatchDelivery::ListingStarted, finished("44")]).await;
     take(&mut newer, [finished("45")]).await;
     assert_eq!((bench.rows("labelled"), bench.rows("every")), (0, 1));
 }
@@ -181,11 +184,15 @@ async fn a_watch_that_was_replaced_is_not_listened_to() {
     let mut bench = Bench::new();
     let (mut older, mut newer) = replaced(&mut bench).await;
     let back = bench.map(&json!({"app": "x"}), "c");
-    take(&mut newer, [Delivery::ListingStarted, back, finished("d")]).await;
+    take(
+        &mut newer,
+        [WatchDelivery::ListingStarted, back, finished("d")],
+    )
+    .await;
     assert_eq!((bench.rows("labelled"), bench.rows("every")), (1, 1));
     take(&mut older, [gone("b")]).await;
     assert_eq!(bench.rows("labelled"), 1, "that was before the list");
-    take(&mut older, [Delivery::ListingStarted, finished("b")]).await;
+    take(&mut older, [WatchDelivery::ListingStarted, finished("b")]).await;
     assert_eq!(bench.rows("labelled"), 1, "nor does it list any more");
     take(&mut newer, [gone("e")]).await;
     assert_eq!((bench.rows("labelled"), bench.rows("every")), (0, 0));
@@ -197,7 +204,11 @@ async fn a_watch_that_is_closed_writes_nothing_more() {
     let watch = bench.target("every", json!({}));
     let mut courier = bench.courier(watch, &[]);
     let map = bench.map(&json!({}), "5");
-    take(&mut courier, [Delivery::ListingStarted, map, finished("6")]).await;
+    take(
+        &mut courier,
+        [WatchDelivery::ListingStarted, map, finished("6")],
+    )
+    .await;
     assert_eq!(bench.rows("every"), 1);
     courier.feeds().close();
     take(&mut courier, [gone("7")]).await;
@@ -214,7 +225,7 @@ async fn an_interruption_is_news_once() {
     let watch = bench.target("every", json!({}));
     let courier = bench.courier(watch, &[]);
     let interruption = Interruption {
-        class: Class::Unavailable,
+        class: InterruptionClass::Unavailable,
         retry_in: std::time::Duration::ZERO,
         failures: 1,
         message: "503".to_owned(),

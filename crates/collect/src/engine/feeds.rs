@@ -1,8 +1,9 @@
 //! What one watch may still write.
 
+use kollect_watch::WatchScope;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::plan::{TargetKey, WatchScope};
+use crate::plan::TargetKey;
 use crate::store::{Feed, Store};
 
 /// All feeds that one courier was given, and what other watches have taken over from it.

@@ -8,7 +8,7 @@ use kollect_expr::ReadSet;
 use crate::decode::DecodedObject;
 use crate::plan::ResourcePlan;
 use crate::projection::Projection;
-use crate::watch::{Decode, DecodeError, Decoded};
+use kollect_watch::{Decode, DecodeError, Decoded};
 
 /// How the objects of one resource are seen.
 #[derive(Debug)]
@@ -50,17 +50,11 @@ impl Decode for Lens {
     type Object = Seen;
 
     fn decode(&self, json: &[u8]) -> Result<Decoded<Seen>, DecodeError> {
-        let object = self
-            .projection
-            .decode(json)
-            .map_err(|error| DecodeError::Malformed {
-                at: 0,
-                problem: error.problem(),
-            })?;
+        let decoded = Decode::decode(&*self.projection, json)?;
         Ok(Decoded {
-            resource_version: object.resource_version().to_owned(),
+            resource_version: decoded.resource_version,
             object: Seen {
-                object,
+                object: decoded.object,
                 lens: self.number,
             },
         })

@@ -1,5 +1,6 @@
 //! A watch that runs, and one that waits for its successor.
 
+use kollect_watch::Resource;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +10,8 @@ use kollect_expr::ReadSet;
 use super::WatchState;
 use super::feeds::Feeds;
 use super::lens::Lens;
-use crate::plan::{Resource, Watch};
-use crate::watch::{Handle, Interruption, View};
+use crate::plan::Watch;
+use kollect_watch::{Interruption, View, WatchHandle};
 
 /// What a courier tells of its watch.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl Progress {
 /// A watch that runs.
 pub(super) struct Running {
     pub(super) resource: Arc<Resource>,
-    pub(super) handle: Handle<Lens>,
+    pub(super) handle: WatchHandle<Lens>,
     pub(super) view: View<Lens>,
     pub(super) progress: Arc<Progress>,
     pub(super) feeds: Arc<Feeds>,

@@ -4,15 +4,15 @@
 //! that ended are kept with their resource, so that a count never falls while the resource is
 //! watched, and are forgotten with it.
 
+use kollect_watch::Resource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kollect_inventory::Owner;
+use kollect_inventory::TargetKind;
 
-use crate::plan::Resource;
-use crate::watch::{Cause, Counters};
+use kollect_watch::{ListingCause, WatchCounters};
 
 /// How long something took, as a histogram with fixed buckets.
 #[derive(Debug)]
@@ -97,18 +97,18 @@ impl Default for Tally {
 
 impl Tally {
     /// How often an object could not be extracted for a target of this kind.
-    pub fn extraction_failures(&self, owner: Owner) -> u64 {
+    pub fn extraction_failures(&self, owner: TargetKind) -> u64 {
         self.failures(owner).load(Ordering::Relaxed)
     }
 
-    pub(super) fn extraction_failed(&self, owner: Owner) {
+    pub(super) fn extraction_failed(&self, owner: TargetKind) {
         self.failures(owner).fetch_add(1, Ordering::Relaxed);
     }
 
-    fn failures(&self, owner: Owner) -> &AtomicU64 {
+    fn failures(&self, owner: TargetKind) -> &AtomicU64 {
         match owner {
-            Owner::Target => &self.target_failures,
-            Owner::ClusterTarget => &self.cluster_target_failures,
+            TargetKind::Target => &self.target_failures,
+            TargetKind::ClusterTarget => &self.cluster_target_failures,
         }
     }
 }
@@ -142,16 +142,16 @@ pub struct Carried {
     pub bytes: u64,
     /// Requests made because the one before ended.
     pub reconnects: u64,
-    /// Listings, by cause in the order of [`Cause::ALL`].
-    pub listings: [u64; Cause::ALL.len()],
+    /// Listings, by cause in the order of [`ListingCause::ALL`].
+    pub listings: [u64; ListingCause::ALL.len()],
 }
 
 impl Carried {
-    fn add(&mut self, counters: &Counters) {
+    fn add(&mut self, counters: &WatchCounters) {
         self.events += counters.events();
         self.bytes += counters.bytes();
         self.reconnects += counters.reconnects();
-        for (count, cause) in self.listings.iter_mut().zip(Cause::ALL) {
+        for (count, cause) in self.listings.iter_mut().zip(ListingCause::ALL) {
             *count += counters.listings(cause);
         }
     }
@@ -163,7 +163,7 @@ pub struct Traffic {
     /// What the couriers count.
     pub tally: Arc<ResourceTally>,
     ended: Carried,
-    running: Vec<Arc<Counters>>,
+    running: Vec<Arc<WatchCounters>>,
 }
 
 impl Traffic {
@@ -189,7 +189,7 @@ impl Ledger {
     }
 
     /// Counts what a watch or list carries from now on.
-    pub(super) fn started(&mut self, resource: &Arc<Resource>, counters: &Arc<Counters>) {
+    pub(super) fn started(&mut self, resource: &Arc<Resource>, counters: &Arc<WatchCounters>) {
         let traffic = self.0.entry(Arc::clone(resource)).or_default();
         traffic.running.push(Arc::clone(counters));
     }
@@ -198,10 +198,10 @@ impl Ledger {
     /// `wanted`.
     pub(super) fn tidy<'c>(
         &mut self,
-        live: impl Iterator<Item = &'c Arc<Counters>>,
+        live: impl Iterator<Item = &'c Arc<WatchCounters>>,
         wanted: impl Fn(&Resource) -> bool,
     ) {
-        let live: BTreeSet<*const Counters> = live.map(Arc::as_ptr).collect();
+        let live: BTreeSet<*const WatchCounters> = live.map(Arc::as_ptr).collect();
         self.0.retain(|resource, traffic| {
             let Traffic { ended, running, .. } = traffic;
             running.retain(|counters| {
@@ -246,7 +246,7 @@ mod tests {
             plural: "pods".into(),
             namespaced: true,
         });
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(WatchCounters::default());
         let mut ledger = Ledger::default();
         ledger.tally(&resource).mismatched(3);
         ledger.started(&resource, &counters);

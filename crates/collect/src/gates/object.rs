@@ -1,5 +1,6 @@
 //! What the gates look at in an object.
 
+use kollect_watch::ObjectIdentity;
 use serde_json::{Map, Value};
 
 use super::selector::Labels;
@@ -91,6 +92,15 @@ impl<'a> ObjectView<'a> {
     /// `metadata.uid`.
     pub fn uid(&self) -> &'a str {
         self.text("uid")
+    }
+
+    /// Which object it is.
+    pub fn identity(&self) -> ObjectIdentity<&'a str> {
+        ObjectIdentity {
+            namespace: self.namespace(),
+            name: self.name(),
+            uid: self.uid(),
+        }
     }
 
     /// `metadata.resourceVersion`.

@@ -1,30 +1,8 @@
 //! What the operator may list and watch.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use crate::resource::Resource;
-
-/// A question for the API server: may we `list` and `watch` this resource, in this namespace or
-/// everywhere?
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Review {
-    /// The resource.
-    pub resource: Arc<Resource>,
-    /// The namespace; `None` asks about all of them, and about cluster-scoped resources.
-    pub namespace: Option<Arc<str>>,
-}
-
-/// The answer to a [`Review`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Permission {
-    /// Both verbs are allowed.
-    Allowed,
-    /// At least one is not.
-    Denied,
-    /// The review itself failed; try again.
-    Failed(String),
-}
+use kollect_watch::access::{Permission, Review};
 
 /// All answers so far. Reviews are asked before a watch is opened, never per object.
 #[derive(Debug, Clone, Default)]
@@ -56,15 +34,8 @@ impl Access {
         self.0.retain(|review, _| keep(review));
     }
 
-    /// The answer for one namespace or for all.
-    pub fn get(
-        &self,
-        resource: &Arc<Resource>,
-        namespace: Option<&Arc<str>>,
-    ) -> Option<&Permission> {
-        self.0.get(&Review {
-            resource: Arc::clone(resource),
-            namespace: namespace.cloned(),
-        })
+    /// The answer to a review.
+    pub fn get(&self, review: &Review) -> Option<&Permission> {
+        self.0.get(review)
     }
 }

@@ -3,7 +3,7 @@
 use kollect_api::selector::LabelSelector;
 use kollect_api::target::ResourceRule;
 use kollect_api::{KollectClusterTarget, KollectTarget};
-use kollect_inventory::Owner;
+use kollect_inventory::TargetKind;
 
 use super::key::TargetKey;
 use crate::gates::SelectionSpec;
@@ -79,6 +79,6 @@ impl<'t> Ask<'t> {
     }
 
     pub(super) fn is_cluster_target(&self) -> bool {
-        self.key.owner == Owner::ClusterTarget
+        self.key.owner == TargetKind::ClusterTarget
     }
 }

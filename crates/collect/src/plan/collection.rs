@@ -6,10 +6,9 @@ use std::sync::Arc;
 use kollect_api::{GroupVersionKind, KollectProfile, meta};
 
 use super::resource::projection;
-use super::watch::Content;
 use crate::extract::Extractor;
 use crate::gates::{Decision, NamespaceGate, ObjectView, PolicyFailures, Selection, Skip, Verdict};
-use crate::resource::Resource;
+use kollect_watch::{ObjectContent, Resource};
 
 /// A profile as it is used for extraction.
 ///
@@ -87,7 +86,7 @@ impl Collection {
     }
 
     /// How much of each object is needed.
-    pub fn content(&self) -> Content {
-        Content::of(&projection(std::iter::once(self)))
+    pub fn content(&self) -> ObjectContent {
+        projection(std::iter::once(self)).content()
     }
 }

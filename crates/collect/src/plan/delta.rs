@@ -1,5 +1,6 @@
 //! What a new plan changes.
 
+use kollect_watch::WatchScope;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use super::Plan;
 use super::collection::{Collection, Reach};
 use super::key::TargetKey;
 use super::target::{Course, TargetPlan};
-use super::watch::{Watch, WatchScope};
-use crate::resource::Resource;
+use super::watch::Watch;
+use kollect_watch::Resource;
 
 /// The way from one plan to the next. What is not mentioned stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use kollect_api::GroupVersionKind;
-
-use crate::resource::Resource;
+use kollect_watch::Resource;
+use kollect_watch::discovery::{Answer, Served};
 
 /// What discovery says about a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,26 @@ pub enum KindFact {
     NotInstalled,
     /// Discovery of its group failed; try again.
     Failed(String),
+}
+
+impl KindFact {
+    /// What an answer of the API server means for somebody who needs these verbs.
+    pub fn of(answer: Answer, needed: &[&str]) -> Self {
+        let offers = |served: &Served, verb: &str| served.verbs.iter().any(|known| known == verb);
+        match answer {
+            Answer::Installed(served) if needed.iter().all(|verb| offers(&served, verb)) => {
+                KindFact::Served(Arc::clone(&served.resource))
+            }
+            Answer::Installed(served) => KindFact::Failed(format!(
+                "{} does not offer {}: the API server knows only {} for it",
+                served.resource.plural,
+                needed.join(" and "),
+                served.verbs.join(", ")
+            )),
+            Answer::NotInstalled(_) => KindFact::NotInstalled,
+            Answer::Unreachable(why) => KindFact::Failed(why),
+        }
+    }
 }
 
 /// What is known about kinds. A kind that is not in here was never asked about.

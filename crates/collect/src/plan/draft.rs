@@ -31,7 +31,7 @@ use super::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
 use super::world::{ProfileFact, Readable, World};
 use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection, SelectionError};
-use crate::resource::Resource;
+use kollect_watch::Resource;
 
 /// What all drafts of one plan share.
 pub(super) struct Drafting<'w> {

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kollect_inventory::Owner;
+use kollect_inventory::TargetKind;
 
 /// Identifies a target. The kind of its owner is part of the key: a namespaced and a cluster
 /// target of the same name never meet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetKey {
     /// Which kind of target.
-    pub owner: Owner,
+    pub owner: TargetKind,
     /// The target's namespace, empty for cluster targets.
     pub namespace: Arc<str>,
     /// The target's name.
@@ -21,7 +21,7 @@ impl TargetKey {
     /// The key of a `KollectTarget`.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         TargetKey {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             namespace: namespace.into(),
             name: name.into(),
         }
@@ -30,7 +30,7 @@ impl TargetKey {
     /// The key of a `KollectClusterTarget`.
     pub fn cluster(name: &str) -> Self {
         TargetKey {
-            owner: Owner::ClusterTarget,
+            owner: TargetKind::ClusterTarget,
             namespace: "".into(),
             name: name.into(),
         }
@@ -40,8 +40,8 @@ impl TargetKey {
     /// cluster target, the one the object was found in.
     pub fn row_namespace<'a>(&'a self, object_namespace: &'a str) -> &'a str {
         match self.owner {
-            Owner::Target => &self.namespace,
-            Owner::ClusterTarget => object_namespace,
+            TargetKind::Target => &self.namespace,
+            TargetKind::ClusterTarget => object_namespace,
         }
     }
 }
@@ -49,8 +49,8 @@ impl TargetKey {
 impl fmt::Display for TargetKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.owner {
-            Owner::Target => write!(f, "KollectTarget {}/{}", self.namespace, self.name),
-            Owner::ClusterTarget => write!(f, "KollectClusterTarget {}", self.name),
+            TargetKind::Target => write!(f, "KollectTarget {}/{}", self.namespace, self.name),
+            TargetKind::ClusterTarget => write!(f, "KollectClusterTarget {}", self.name),
         }
     }
 }

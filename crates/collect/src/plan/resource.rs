@@ -8,11 +8,11 @@ use hashbrown::{HashMap, HashSet};
 use super::collection::{Collection, Reach};
 use super::key::TargetKey;
 use super::target::TargetPlan;
-use super::watch::{Content, Watch, WatchScope};
+use super::watch::Watch;
 use crate::decode::ObjectType;
 use crate::gates::{NamespaceGate, ObjectView, Verdict};
 use crate::projection::Projection;
-use crate::resource::Resource;
+use kollect_watch::{Resource, WatchScope};
 
 /// All targets of one resource, seen from its objects.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl ResourcePlan {
         let collections = || targets.iter().filter_map(|target| target.collection());
         let projection = projection(collections().map(|collection| &**collection));
         let selector = common_selector(collections());
-        let content = Content::of(&projection);
+        let content = projection.content();
         let running = previous.into_iter().flat_map(|plan| &plan.watches);
         let watches = scopes
             .into_iter()

@@ -1,76 +1,14 @@
 //! What has to be watched, and how wide.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
-use super::access::{Access, Permission, Review};
+use kollect_watch::access::{Permission, Review};
+use kollect_watch::{ObjectContent, Resource, WatchScope, WatchSubject};
+
+use super::access::Access;
 use super::collection::Collection;
 use super::world::Settings;
-use crate::projection::Projection;
-use crate::resource::Resource;
-
-/// How wide a list or watch is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WatchScope {
-    /// All namespaces, or all objects of a cluster-scoped resource.
-    All,
-    /// One namespace.
-    Namespace(Arc<str>),
-}
-
-impl WatchScope {
-    /// The scope of objects in this namespace; the empty name is that of cluster-scoped objects.
-    pub fn of(namespace: &Arc<str>) -> Self {
-        if namespace.is_empty() {
-            WatchScope::All
-        } else {
-            WatchScope::Namespace(Arc::clone(namespace))
-        }
-    }
-
-    /// Whether objects in this namespace are within the scope.
-    pub fn contains(&self, namespace: &str) -> bool {
-        match self {
-            WatchScope::All => true,
-            WatchScope::Namespace(name) => **name == *namespace,
-        }
-    }
-
-    /// Whether everything in `other` is within this scope.
-    pub fn covers(&self, other: &WatchScope) -> bool {
-        *self == WatchScope::All || self == other
-    }
-}
-
-impl fmt::Display for WatchScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WatchScope::All => f.write_str("all namespaces"),
-            WatchScope::Namespace(name) => write!(f, "namespace {name:?}"),
-        }
-    }
-}
-
-/// How much of each object a watch asks the API server for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Content {
-    /// Only metadata, as `PartialObjectMetadata`.
-    Metadata,
-    /// The whole object.
-    Object,
-}
-
-impl Content {
-    /// What a decoder needs.
-    pub(super) fn of(projection: &Projection) -> Self {
-        if projection.is_metadata_only() {
-            Content::Metadata
-        } else {
-            Content::Object
-        }
-    }
-}
 
 /// One list and watch. Two equal watches are the same connection.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,7 +20,7 @@ pub struct Watch {
     /// `labelSelector=`, if all targets of the resource ask for the same labels.
     pub selector: Option<Arc<str>>,
     /// How much of each object.
-    pub content: Content,
+    pub content: ObjectContent,
 }
 
 impl Watch {
@@ -99,6 +37,14 @@ impl Watch {
         labelled && self.content >= collection.content()
     }
 
+    /// What to ask the API server for.
+    pub fn subject(&self) -> WatchSubject {
+        WatchSubject {
+            selector: self.selector.clone(),
+            ..WatchSubject::new(Arc::clone(&self.resource), self.scope.clone())
+        }
+    }
+
     /// Whether a running watch delivers everything `wanted` would, so that it can stay: a watch is
     /// not narrowed while it runs, because narrowing would cost a new list and gain little.
     pub(super) fn stands_for(&self, wanted: &Watch) -> bool {
@@ -107,6 +53,17 @@ impl Watch {
             && (self.selector.is_none() || self.selector == wanted.selector)
             && self.content >= wanted.content
     }
+}
+
+fn review(resource: &Arc<Resource>, scope: &WatchScope) -> Review {
+    Review {
+        resource: Arc::clone(resource),
+        scope: scope.clone(),
+    }
+}
+
+fn is_denied(resource: &Arc<Resource>, scope: &WatchScope, access: &Access) -> bool {
+    access.get(&review(resource, scope)) == Some(&Permission::Denied)
 }
 
 /// How a resource is watched, and what of it cannot be.
@@ -141,9 +98,9 @@ impl Width {
             return width;
         }
         if !resource.namespaced {
-            if width.admits(resource, None, running, access) {
+            if width.admits(resource, &WatchScope::All, running, access) {
                 width.scopes.insert(WatchScope::All);
-            } else if access.get(resource, None) == Some(&Permission::Denied) {
+            } else if is_denied(resource, &WatchScope::All, access) {
                 width.forbidden.clone_from(wanted);
             }
             return width;
@@ -157,11 +114,11 @@ impl Width {
         let cluster_wide =
             !settings.tenant_mode && (wanted.len() > few || running.contains(&WatchScope::All));
         if cluster_wide {
-            if width.admits(resource, None, running, access) {
+            if width.admits(resource, &WatchScope::All, running, access) {
                 width.scopes.insert(WatchScope::All);
                 return width;
             }
-            if access.get(resource, None) != Some(&Permission::Denied) {
+            if !is_denied(resource, &WatchScope::All, access) {
                 // Whether one watch will do is not known yet; until then what runs keeps running.
                 let wanted = wanted.iter().map(WatchScope::of);
                 width.scopes = wanted.filter(|scope| running.contains(scope)).collect();
@@ -190,12 +147,13 @@ impl Width {
             .partition(|namespace| running.contains(&WatchScope::of(namespace)));
         let mut open = 0;
         for namespace in first.into_iter().chain(rest) {
+            let scope = WatchScope::of(namespace);
             if open == bound {
                 self.beyond.insert(Arc::clone(namespace));
-            } else if self.admits(resource, Some(namespace), running, access) {
-                self.scopes.insert(WatchScope::of(namespace));
+            } else if self.admits(resource, &scope, running, access) {
+                self.scopes.insert(scope);
                 open += 1;
-            } else if access.get(resource, Some(namespace)) == Some(&Permission::Denied) {
+            } else if is_denied(resource, &scope, access) {
                 self.forbidden.insert(Arc::clone(namespace));
             } else {
                 open += 1;
@@ -208,16 +166,13 @@ impl Width {
     fn admits(
         &mut self,
         resource: &Arc<Resource>,
-        namespace: Option<&Arc<str>>,
+        scope: &WatchScope,
         running: &BTreeSet<WatchScope>,
         access: &Access,
     ) -> bool {
-        self.reviews.insert(Review {
-            resource: Arc::clone(resource),
-            namespace: namespace.cloned(),
-        });
-        let runs = || running.contains(&namespace.map_or(WatchScope::All, WatchScope::of));
-        match access.get(resource, namespace) {
+        let review = review(resource, scope);
+        let runs = || running.contains(scope);
+        let admitted = match access.get(&review) {
             Some(Permission::Allowed) => true,
             Some(Permission::Denied) => false,
             Some(Permission::Failed(error)) => {
@@ -225,7 +180,9 @@ impl Width {
                 runs()
             }
             None => runs(),
-        }
+        };
+        self.reviews.insert(review);
+        admitted
     }
 
     /// Whether objects in this namespace are delivered.

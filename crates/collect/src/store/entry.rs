@@ -2,29 +2,8 @@
 
 use kollect_inventory::{Attributes, Row};
 
-use crate::gates::{ObjectView, Version};
+use crate::gates::Version;
 use crate::plan::Epoch;
-
-/// Which object a write is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ObjectKey<'a> {
-    /// Its namespace, empty for cluster-scoped objects.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
-    /// Its uid: names recur, uids do not.
-    pub uid: &'a str,
-}
-
-impl<'a> From<&ObjectView<'a>> for ObjectKey<'a> {
-    fn from(object: &ObjectView<'a>) -> Self {
-        ObjectKey {
-            namespace: object.namespace(),
-            name: object.name(),
-            uid: object.uid(),
-        }
-    }
-}
 
 /// What a write was made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

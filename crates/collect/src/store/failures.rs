@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::entry::ObjectKey;
+use kollect_watch::ObjectIdentity;
 
 /// How many failures are kept with their text. The number of failing objects is exact anyway.
 const KEPT: usize = 16;
@@ -27,7 +27,7 @@ pub(super) struct Failures {
 
 impl Failures {
     /// An object fails. Returns whether the last message is another one now.
-    pub(super) fn add(&mut self, object: ObjectKey<'_>, message: &str) -> bool {
+    pub(super) fn add(&mut self, object: ObjectIdentity<&str>, message: &str) -> bool {
         self.forget(object.namespace, object.name);
         if self.recent.len() == KEPT {
             self.recent.pop_front();

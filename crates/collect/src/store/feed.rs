@@ -1,14 +1,17 @@
 //! How watches and lists write into the store.
 
+use kollect_watch::WatchScope;
 use std::sync::{Arc, RwLock};
 
 use kollect_inventory::Attributes;
 
-use super::entry::{Content, ObjectKey, Outcome, Stamp};
+use kollect_watch::ObjectIdentity;
+
+use super::entry::{Content, Outcome, Stamp};
 use super::locks::{read, write};
 use super::target::TargetRows;
 use crate::gates::{PolicyFailures, Version};
-use crate::plan::{Epoch, TargetKey, WatchScope};
+use crate::plan::{Epoch, TargetKey};
 
 /// The way from one watch to the rows of one target. Any number of workers may write at once;
 /// writes about one object must come in the order in which the watch reported them.
@@ -34,24 +37,29 @@ impl Feed {
 
     /// The object is collected, with these attributes. If they are those it has already, nothing
     /// changes and nothing is allocated.
-    pub fn put(&self, stamp: Stamp, object: ObjectKey<'_>, attributes: Attributes<'_>) -> Outcome {
+    pub fn put(
+        &self,
+        stamp: Stamp,
+        object: ObjectIdentity<&str>,
+        attributes: Attributes<'_>,
+    ) -> Outcome {
         self.write(stamp, object, None, Content::Row(attributes))
     }
 
     /// The object exists and is not collected; a row it had goes.
-    pub fn skip(&self, stamp: Stamp, object: ObjectKey<'_>) -> Outcome {
+    pub fn skip(&self, stamp: Stamp, object: ObjectIdentity<&str>) -> Outcome {
         self.write(stamp, object, None, Content::Skipped)
     }
 
     /// The object should be collected, but cannot be extracted: a row it had goes, because
     /// exports never show stale values, and the failure is counted until the object recovers.
     /// The message must hold nothing of the object.
-    pub fn fail(&self, stamp: Stamp, object: ObjectKey<'_>, message: &str) -> Outcome {
+    pub fn fail(&self, stamp: Stamp, object: ObjectIdentity<&str>, message: &str) -> Outcome {
         self.write_failure(stamp, object, None, message)
     }
 
     /// The object does not exist any more. `version` is that of its deletion.
-    pub fn delete(&self, version: Version, object: ObjectKey<'_>) -> Outcome {
+    pub fn delete(&self, version: Version, object: ObjectIdentity<&str>) -> Outcome {
         let stamp = Stamp {
             epoch: Epoch::default(),
             version,
@@ -100,7 +108,7 @@ impl Feed {
     fn write(
         &self,
         stamp: Stamp,
-        object: ObjectKey<'_>,
+        object: ObjectIdentity<&str>,
         listing: Option<u32>,
         content: Content<'_>,
     ) -> Outcome {
@@ -110,7 +118,7 @@ impl Feed {
     fn write_failure(
         &self,
         stamp: Stamp,
-        object: ObjectKey<'_>,
+        object: ObjectIdentity<&str>,
         listing: Option<u32>,
         message: &str,
     ) -> Outcome {
@@ -133,19 +141,24 @@ pub struct Listing {
 
 impl Listing {
     /// The list shows an object that is collected.
-    pub fn put(&self, stamp: Stamp, object: ObjectKey<'_>, attributes: Attributes<'_>) -> Outcome {
+    pub fn put(
+        &self,
+        stamp: Stamp,
+        object: ObjectIdentity<&str>,
+        attributes: Attributes<'_>,
+    ) -> Outcome {
         let content = Content::Row(attributes);
         self.feed.write(stamp, object, Some(self.number), content)
     }
 
     /// The list shows an object that is not collected.
-    pub fn skip(&self, stamp: Stamp, object: ObjectKey<'_>) -> Outcome {
+    pub fn skip(&self, stamp: Stamp, object: ObjectIdentity<&str>) -> Outcome {
         self.feed
             .write(stamp, object, Some(self.number), Content::Skipped)
     }
 
     /// The list shows an object that cannot be extracted.
-    pub fn fail(&self, stamp: Stamp, object: ObjectKey<'_>, message: &str) -> Outcome {
+    pub fn fail(&self, stamp: Stamp, object: ObjectIdentity<&str>, message: &str) -> Outcome {
         self.feed
             .write_failure(stamp, object, Some(self.number), message)
     }

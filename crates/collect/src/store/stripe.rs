@@ -14,15 +14,17 @@
 //!
 //! [`Validity`](super::validity::Validity) says what is valid and what has been listed.
 
+use kollect_watch::WatchScope;
 use std::hash::BuildHasher;
 
 use hashbrown::hash_table::Entry as Slot;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use kollect_inventory::{Attributes, Row, Uid};
 
-use super::entry::{Content, Entry, ObjectKey, Outcome, State};
+use kollect_watch::ObjectIdentity;
+
+use super::entry::{Content, Entry, Outcome, State};
 use crate::gates::Version;
-use crate::plan::WatchScope;
 
 /// Some of the objects of a target.
 #[derive(Debug, Default)]
@@ -36,7 +38,7 @@ pub(super) struct Stripe {
 /// One write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Write<'a> {
-    pub(super) object: ObjectKey<'a>,
+    pub(super) object: ObjectIdentity<&'a str>,
     pub(super) version: Version,
     /// The plan with which it was decided is still valid.
     pub(super) valid: bool,

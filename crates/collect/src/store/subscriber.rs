@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use kollect_inventory::{Delta, Row};
 
 use super::locks::lock;
-use super::scope::InventoryScope;
+use super::selection::RowSelection;
 use super::signals::Wake;
 
 /// Gathers changes until they are taken.
@@ -23,7 +23,7 @@ pub(super) struct Subscriber {
 
 #[derive(Debug)]
 struct State {
-    scope: Arc<InventoryScope>,
+    scope: Arc<RowSelection>,
     pending: Pending,
     /// The reader has been told that there is something to take, and has not taken it.
     told: bool,
@@ -48,7 +48,7 @@ impl State {
 }
 
 impl Subscriber {
-    pub(super) fn new(scope: InventoryScope, limit: usize, wake: Wake) -> Self {
+    pub(super) fn new(scope: RowSelection, limit: usize, wake: Wake) -> Self {
         Subscriber {
             state: Mutex::new(State {
                 scope: Arc::new(scope),
@@ -61,12 +61,12 @@ impl Subscriber {
         }
     }
 
-    pub(super) fn scope(&self) -> Arc<InventoryScope> {
+    pub(super) fn scope(&self) -> Arc<RowSelection> {
         Arc::clone(&lock(&self.state).scope)
     }
 
     /// Another scope; all rows have to be taken anew.
-    pub(super) fn set_scope(&self, scope: InventoryScope) {
+    pub(super) fn set_scope(&self, scope: RowSelection) {
         let mut state = lock(&self.state);
         state.scope = Arc::new(scope);
         state.pending = Pending::Everything;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kollect_inventory::{Delta, Snapshot};
 
 use super::locks::read;
-use super::scope::InventoryScope;
+use super::selection::RowSelection;
 use super::subscriber::Subscriber;
 use super::{Inner, Revision};
 use crate::plan::TargetKey;
@@ -48,7 +48,7 @@ impl Subscription {
     }
 
     /// Follows other rows from now on. The next thing taken is all rows.
-    pub fn follow(&self, scope: InventoryScope) {
+    pub fn follow(&self, scope: RowSelection) {
         self.inner.follow(&self.subscriber, scope);
     }
 

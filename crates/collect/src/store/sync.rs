@@ -1,9 +1,8 @@
 //! Whether everything a target collects has been listed once.
 
+use kollect_watch::WatchScope;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use crate::plan::WatchScope;
 
 /// How far a target is with its first listing.
 ///

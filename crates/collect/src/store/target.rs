@@ -1,5 +1,6 @@
 //! The rows of one target, for many writers.
 
+use kollect_watch::WatchScope;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -8,7 +9,9 @@ use hashbrown::DefaultHashBuilder;
 use kollect_api::GroupVersionKind;
 use kollect_inventory::{Attributes, Interner, OriginParts, Row};
 
-use super::entry::{Content, ObjectKey, Outcome, Stamp};
+use kollect_watch::ObjectIdentity;
+
+use super::entry::{Content, Outcome, Stamp};
 use super::failures::Failures;
 use super::feed::Feed;
 use super::locks::{lock, read, write};
@@ -19,7 +22,7 @@ use super::subscriber::Subscriber;
 use super::sync::Sync;
 use super::validity::Validity;
 use crate::gates::{PolicyFailures, Version};
-use crate::plan::{Collection, Epoch, Revision, TargetKey, TargetPlan, WatchScope};
+use crate::plan::{Collection, Epoch, Revision, TargetKey, TargetPlan};
 
 /// In how many parts the objects of a target are kept; writers of different parts do not meet.
 const STRIPES: usize = 8;
@@ -130,7 +133,7 @@ impl TargetRows {
     pub(super) fn write(
         &self,
         feed: &Feed,
-        object: ObjectKey<'_>,
+        object: ObjectIdentity<&str>,
         stamp: Stamp,
         listing: Option<u32>,
         content: Content<'_>,
@@ -166,7 +169,7 @@ impl TargetRows {
         outcome
     }
 
-    fn row(&self, object: ObjectKey<'_>, attributes: Attributes<'_>) -> Row {
+    fn row(&self, object: ObjectIdentity<&str>, attributes: Attributes<'_>) -> Row {
         let mut interning = lock(&self.interning);
         // Namespaces come and go; sweeping whenever the number doubles keeps the cost small.
         if interning.interner.len() > 2 * interning.kept + 64 {
@@ -334,7 +337,7 @@ impl TargetRows {
     }
 
     /// An object fails, and why. Says so in the status if that is news.
-    pub(super) fn note_failure(&self, object: ObjectKey<'_>, message: &str) {
+    pub(super) fn note_failure(&self, object: ObjectIdentity<&str>, message: &str) {
         let news = lock(&self.failures).add(object, message);
         if news {
             self.shared.signals.raise(&self.key);

@@ -11,11 +11,12 @@
 //! is not newer than the list comes from somebody who is behind. That knowledge ends when the
 //! target changes.
 
+use kollect_watch::WatchScope;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::gates::Version;
-use crate::plan::{Again, Collection, Epoch, Revision, WatchScope};
+use crate::plan::{Again, Collection, Epoch, Revision};
 
 /// What is valid for a target.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Objects from bytes.
 
+use kollect_watch::ObjectContent;
 use std::collections::BTreeMap;
 
 use kollect_api::GroupVersionKind;
@@ -117,7 +118,8 @@ fn metadata_alone_is_enough_for_some_profiles() {
         (false, vec!["cel:object"]),
     ];
     for (expected, paths) in cases {
-        assert_eq!(projection(&paths).is_metadata_only(), expected, "{paths:?}");
+        let metadata = projection(&paths).content() == ObjectContent::Metadata;
+        assert_eq!(metadata, expected, "{paths:?}");
     }
 }
 

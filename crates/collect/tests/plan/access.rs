@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kollect_collect::plan::{Permission, Plan, Review, TargetPlan, Watch, WatchScope};
+use kollect_collect::plan::{Plan, TargetPlan, Watch};
+use kollect_watch::{
+    WatchScope,
+    access::{Permission, Review},
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -110,8 +114,10 @@ fn cases() {
             for (place, answer) in &step.access {
                 let review = Review {
                     resource: resource(kind),
-                    namespace: Some(Arc::from(&**place))
-                        .filter(|place: &Arc<str>| **place != *"all"),
+                    scope: match place.as_str() {
+                        "all" => WatchScope::All,
+                        place => WatchScope::Namespace(place.into()),
+                    },
                 };
                 let permission = match answer.as_str() {
                     "allowed" => Permission::Allowed,
@@ -127,7 +133,7 @@ fn cases() {
             assert_eq!(watches, step.watches, "{context}");
             if let Some(expected) = &step.reviews {
                 let reviews = plan.reviews.iter();
-                let reviews = reviews.map(|review| review.namespace.as_deref().unwrap_or("all"));
+                let reviews = reviews.map(|review| review.scope.namespace().unwrap_or("all"));
                 let reviews: BTreeSet<String> = reviews.map(str::to_owned).collect();
                 assert_eq!(reviews, *expected, "{context}");
             }

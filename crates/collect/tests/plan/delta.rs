@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kollect_collect::plan::{Again, Permission, Plan, TargetChange, Watch, WatchScope};
+use kollect_collect::plan::{Again, Plan, TargetChange, Watch};
+use kollect_watch::{WatchScope, access::Permission};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -127,7 +128,7 @@ fn cases() {
             // Ask everything again: access may have changed.
             world.access.retain(|_| false);
             let next = settle(&plan, &mut world, |review| {
-                let namespace = review.namespace.as_deref().unwrap_or("all");
+                let namespace = review.scope.namespace().unwrap_or("all");
                 if step.deny.contains(namespace) {
                     Permission::Denied
                 } else {

@@ -1,7 +1,8 @@
 //! What is asked of the API server, and what is decoded.
 
 use kollect_collect::gates::{Decision, ObjectView, Skip};
-use kollect_collect::plan::{Content, Plan, Watch};
+use kollect_collect::plan::{Plan, Watch};
+use kollect_watch::ObjectContent;
 use serde_json::{Value, json};
 
 use crate::support::{add, key, plan, resource, world};
@@ -49,23 +50,23 @@ fn rule(rule: Value) -> Value {
 fn metadata_is_enough_when_nobody_reads_more() {
     let policy = |text: &str| json!({"resourceRules": [rule(json!({"matchPolicy": text}))]});
     for (targets, content) in [
-        (vec![(labels(), json!({}))], Content::Metadata),
-        (vec![(replicas(), json!({}))], Content::Object),
+        (vec![(labels(), json!({}))], ObjectContent::Metadata),
+        (vec![(replicas(), json!({}))], ObjectContent::Object),
         (
             vec![(labels(), json!({})), (replicas(), json!({}))],
-            Content::Object,
+            ObjectContent::Object,
         ),
         (
             vec![(labels(), policy("object.metadata.name != 'x'"))],
-            Content::Metadata,
+            ObjectContent::Metadata,
         ),
         (
             vec![(labels(), policy("object.spec.replicas > 1"))],
-            Content::Object,
+            ObjectContent::Object,
         ),
         (
             vec![(labels(), policy("object.kind == 'Deployment'"))],
-            Content::Metadata,
+            ObjectContent::Metadata,
         ),
     ] {
         assert_eq!(
@@ -120,13 +121,13 @@ fn a_watch_that_delivers_more_than_needed_stays() {
     let (first, before) = watch(&Plan::new(), &narrow);
     assert_eq!(
         (before.selector.as_deref(), before.content),
-        (Some("app=shop"), Content::Metadata)
+        (Some("app=shop"), ObjectContent::Metadata)
     );
 
     let (second, wide) = watch(&first, &[(replicas(), json!({}))]);
     assert_eq!(
         (wide.selector.as_deref(), wide.content),
-        (None, Content::Object)
+        (None, ObjectContent::Object)
     );
     let delta = second.delta_from(&first);
     assert!(delta.open.contains(&wide) && delta.close.contains(&before));

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kollect_collect::plan::{
-    KindFact, NamespaceListing, Permission, Plan, Review, TargetKey, World,
-};
+use kollect_collect::plan::{KindFact, NamespaceListing, Plan, TargetKey, World};
+use kollect_watch::WatchScope;
+use kollect_watch::access::{Permission, Review};
 use serde_json::{Value, json};
 
 use crate::support::{add, empty_world, gvk, key, plan, remove, resource, yaml};
@@ -190,12 +190,9 @@ const EDITS: &[Edit] = &[
     Edit {
         what: "a right",
         make: |world| {
-            for namespace in [None, Some("team-a".into())] {
+            for scope in [WatchScope::All, WatchScope::Namespace("team-a".into())] {
                 let resource = resource("Pod");
-                let review = Review {
-                    resource,
-                    namespace,
-                };
+                let review = Review { resource, scope };
                 world.access.set(review, Permission::Denied);
             }
         },

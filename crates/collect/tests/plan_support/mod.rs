@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use kollect_api::GroupVersionKind;
 use kollect_collect::plan::{
-    KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, ProfileFact, Readable, Resource,
-    Review, TargetKey, World,
+    KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, Readable, TargetKey, World,
+};
+use kollect_watch::{
+    Resource,
+    access::{Permission, Review},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -178,10 +181,7 @@ pub(crate) fn settle(
         let open: Vec<Review> = plan
             .reviews
             .iter()
-            .filter(|review| {
-                let namespace = review.namespace.as_ref();
-                world.access.get(&review.resource, namespace).is_none()
-            })
+            .filter(|review| world.access.get(review).is_none())
             .cloned()
             .collect();
         if open.is_empty() {

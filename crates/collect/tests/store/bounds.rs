@@ -1,8 +1,9 @@
 //! What comes and goes leaves nothing behind.
 
 use kollect_collect::gates::Version;
-use kollect_collect::plan::{Plan, WatchScope};
+use kollect_collect::plan::Plan;
 use kollect_collect::store::{Limits, Stamp, Store};
+use kollect_watch::WatchScope;
 use serde_json::json;
 
 use crate::support::{add, key, plan, remove, world};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use kollect_collect::store::{InventoryScope, Taken};
-use kollect_inventory::{Dedupe, Rollup};
+use kollect_api::inventory::Dedupe;
+use kollect_collect::store::{RowSelection, Taken};
+use kollect_inventory::Rollup;
 use serde_json::json;
 
 use crate::shell::Shell;
@@ -64,8 +65,8 @@ impl Shell {
     }
 }
 
-fn home() -> InventoryScope {
-    InventoryScope::Namespace("home".into())
+fn home() -> RowSelection {
+    RowSelection::Namespace("home".into())
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn en_16_c_42_of_two_targets_the_greater_name_wins() {
     shell.cluster_target("b", &["team-a"]);
     shell.cluster_target("a", &["team-a"]);
     shell.finish_all();
-    let scope = InventoryScope::Cluster {
+    let scope = RowSelection::Cluster {
         targets: BTreeSet::from(["a".to_owned(), "b".to_owned()]),
         namespaces: BTreeSet::from(["team-a".to_owned()]),
     };
@@ -269,13 +270,13 @@ fn c_06_c_07_namespaced_and_cluster_targets_have_nothing_to_do_with_each_other()
 
     let (own, _) = shell
         .store
-        .snapshot(&InventoryScope::Namespace("team-a".into()));
+        .snapshot(&RowSelection::Namespace("team-a".into()));
     assert_eq!(
         own.len(),
         1,
         "the tenant's inventory shows the tenant's rows only"
     );
-    let scope = |namespaces: &[&str]| InventoryScope::Cluster {
+    let scope = |namespaces: &[&str]| RowSelection::Cluster {
         targets: BTreeSet::from(["web".to_owned()]),
         namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
     };
@@ -305,7 +306,7 @@ fn c_13_cluster_scoped_objects_are_one_row_in_every_rollup() {
     shell.cluster_target("nodes", &["team-a", "team-b"]);
     shell.finish_all();
     assert_eq!(shell.count("nodes"), 1);
-    let scope = InventoryScope::Cluster {
+    let scope = RowSelection::Cluster {
         targets: BTreeSet::from(["nodes".to_owned()]),
         namespaces: BTreeSet::from(["team-c".to_owned()]),
     };
@@ -409,7 +410,7 @@ fn c_08_c_44_one_bad_object_is_counted_and_the_others_are_collected() {
     shell.replan();
     shell.finish_all();
     assert_eq!((summary(&shell).rows, summary(&shell).failing), (1, 1));
-    assert!(shell.store.is_complete(&InventoryScope::Cluster {
+    assert!(shell.store.is_complete(&RowSelection::Cluster {
         targets: BTreeSet::from(["all".to_owned()]),
         namespaces: BTreeSet::new(),
     }));

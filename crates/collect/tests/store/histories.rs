@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use kollect_collect::plan::{Course, TargetKey};
-use kollect_collect::store::{InventoryScope, Limits, Subscription, Taken};
+use kollect_collect::store::{Limits, RowSelection, Subscription, Taken};
 use kollect_inventory::Snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -141,7 +141,7 @@ fn target(name: &str, variant: usize) -> Value {
 
 /// A reader that follows changes.
 struct Reader {
-    scope: InventoryScope,
+    scope: RowSelection,
     subscription: Subscription,
     rows: Option<Snapshot>,
 }
@@ -185,9 +185,9 @@ impl History {
         // Few enough changes for readers to fall behind now and then.
         let shell = Shell::with_limits(world, Limits { pending_changes: 3 });
         let scopes = [
-            InventoryScope::Namespace("home".into()),
-            InventoryScope::Namespace("team-a".into()),
-            InventoryScope::Cluster {
+            RowSelection::Namespace("home".into()),
+            RowSelection::Namespace("team-a".into()),
+            RowSelection::Cluster {
                 targets: BTreeSet::from(["one".to_owned()]),
                 namespaces: BTreeSet::from(["team-a".to_owned(), "team-b".to_owned()]),
             },

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kollect_collect::plan::{Resource, Watch};
+use kollect_collect::plan::Watch;
+use kollect_watch::Resource;
 use serde_json::{Value, json};
 
 /// Where an object is: plural, namespace, name.

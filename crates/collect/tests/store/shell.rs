@@ -8,11 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use kollect_collect::gates::{ObjectView, Version};
-use kollect_collect::plan::{
-    Epoch, Permission, Plan, Resource, Review, TargetChange, TargetKey, Watch, WatchScope, World,
-};
-use kollect_collect::store::{Feed, Limits, Listing, ObjectKey, Stamp, Store};
+use kollect_collect::plan::{Epoch, Plan, TargetChange, TargetKey, Watch, World};
+use kollect_collect::store::{Feed, Limits, Listing, Stamp, Store};
 use kollect_inventory::AttributesBuffer;
+use kollect_watch::{
+    Resource, WatchScope,
+    access::{Permission, Review},
+};
 use serde_json::Value;
 
 use crate::server::{Event, Server};
@@ -90,7 +92,7 @@ impl Shell {
         let denied = &self.denied;
         self.world.access.retain(|_| false);
         let plan = settle(&self.plan, &mut self.world, |review: &Review| {
-            let place = review.namespace.as_deref().unwrap_or("all");
+            let place = review.scope.namespace().unwrap_or("all");
             if denied.contains(place) {
                 Permission::Denied
             } else {
@@ -269,7 +271,7 @@ impl Shell {
             self.queues.remove(&key);
         }
         let view = ObjectView::new(&job.object);
-        let object = ObjectKey::from(&view);
+        let object = view.identity();
         for (feed, listing, decided) in &job.writes {
             match (decided, listing) {
                 (Decided::Put(row), None) => feed.put(job.stamp, object, row.view()),

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kollect_collect::gates::Version;
-use kollect_collect::plan::{Plan, WatchScope};
-use kollect_collect::store::{InventoryScope, Limits, Store, Subscription, Taken};
+use kollect_collect::plan::Plan;
+use kollect_collect::store::{Limits, RowSelection, Store, Subscription, Taken};
 use kollect_inventory::{Delta, Snapshot};
+use kollect_watch::WatchScope;
 
 use crate::support::{add, key, plan, world, yaml};
 use crate::writes::{Bench, MANIFESTS, bench, object};
@@ -28,8 +29,8 @@ impl Woken {
     }
 }
 
-fn home() -> InventoryScope {
-    InventoryScope::Namespace("home".into())
+fn home() -> RowSelection {
+    RowSelection::Namespace("home".into())
 }
 
 impl Bench {
@@ -158,7 +159,7 @@ fn rows_of_others_do_not_wake_a_reader() {
     let woken = Woken::default();
     let reader = bench
         .store
-        .subscribe(InventoryScope::Namespace("other".into()), woken.wake());
+        .subscribe(RowSelection::Namespace("other".into()), woken.wake());
     assert_eq!(everything(&reader).len(), 0);
     bench.put(object("team-a", "web", "u1"), 2, 2);
     assert_eq!((woken.take(), reader.take()), (0, Taken::Nothing));
@@ -204,7 +205,7 @@ fn a_reader_may_start_over_or_follow_other_rows() {
     reader.start_over();
     assert_eq!(everything(&reader).len(), 1);
 
-    reader.follow(InventoryScope::Namespace("other".into()));
+    reader.follow(RowSelection::Namespace("other".into()));
     assert_eq!(woken.take(), 1);
     assert_eq!(everything(&reader).len(), 0);
     bench.put(object("team-a", "web", "u1"), 2, 2);

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use kollect_collect::gates::Version;
-use kollect_collect::plan::{Plan, WatchScope};
-use kollect_collect::store::{InventoryScope, Limits, Stamp, Store, Subscription, Taken};
+use kollect_collect::plan::Plan;
+use kollect_collect::store::{Limits, RowSelection, Stamp, Store, Subscription, Taken};
 use kollect_inventory::Snapshot;
+use kollect_watch::WatchScope;
 
 use crate::support::{add, key, plan, world, yaml};
 use crate::writes::{MANIFESTS, attributes, object};
@@ -16,8 +17,8 @@ const WRITERS: u64 = 4;
 const OBJECTS: u64 = 200;
 const ROUNDS: u64 = 30;
 
-fn home() -> InventoryScope {
-    InventoryScope::Namespace("home".into())
+fn home() -> RowSelection {
+    RowSelection::Namespace("home".into())
 }
 
 fn two_targets() -> (Store, Plan) {

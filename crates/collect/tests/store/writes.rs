@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use kollect_collect::gates::{PolicyFailures, Version};
-use kollect_collect::plan::{Epoch, Plan, WatchScope};
-use kollect_collect::store::{Feed, InventoryScope, Limits, ObjectKey, Outcome, Stamp, Store};
+use kollect_collect::plan::{Epoch, Plan};
+use kollect_collect::store::{Feed, Limits, Outcome, RowSelection, Stamp, Store};
 use kollect_inventory::AttributesBuffer;
+use kollect_watch::ObjectIdentity;
+use kollect_watch::WatchScope;
 use serde_json::json;
 
 use crate::support::{add, key, plan, world, yaml};
@@ -43,15 +45,19 @@ pub(crate) fn attributes(replicas: u64) -> AttributesBuffer {
     buffer
 }
 
-pub(crate) fn object<'a>(namespace: &'a str, name: &'a str, uid: &'a str) -> ObjectKey<'a> {
-    ObjectKey {
+pub(crate) fn object<'a>(
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+) -> ObjectIdentity<&'a str> {
+    ObjectIdentity {
         namespace,
         name,
         uid,
     }
 }
 
-const WEB: ObjectKey<'_> = ObjectKey {
+const WEB: ObjectIdentity<&str> = ObjectIdentity {
     namespace: "team-a",
     name: "web",
     uid: "u1",
@@ -65,7 +71,7 @@ impl Bench {
         }
     }
 
-    pub(crate) fn put(&self, object: ObjectKey<'_>, version: u64, replicas: u64) -> Outcome {
+    pub(crate) fn put(&self, object: ObjectIdentity<&str>, version: u64, replicas: u64) -> Outcome {
         self.feed
             .put(self.stamp(version), object, attributes(replicas).view())
     }
@@ -94,7 +100,7 @@ impl Bench {
 fn the_same_content_is_no_change() {
     let bench = bench();
     assert_eq!(bench.put(WEB, 1, 3), Outcome::Changed);
-    let scope = InventoryScope::Namespace("home".into());
+    let scope = RowSelection::Namespace("home".into());
     let before = bench.store.revision(&scope);
     assert_eq!(bench.put(WEB, 2, 3), Outcome::Unchanged);
     assert_eq!(bench.store.revision(&scope), before);
@@ -106,7 +112,7 @@ fn the_same_content_is_no_change() {
 #[test]
 fn c_38_refusing_what_is_not_there_is_no_change() {
     let bench = bench();
-    let scope = InventoryScope::Namespace("home".into());
+    let scope = RowSelection::Namespace("home".into());
     bench.put(WEB, 1, 3);
     let before = bench.store.revision(&scope);
     let other = object("team-a", "other", "u2");
@@ -358,7 +364,7 @@ fn en_07_en_08_failures_are_counted_until_they_are_over() {
     let api = object("team-a", "api", "u2");
     let summary = || bench.store.summary(&key("home/t")).expect("it is there");
     bench.put(WEB, 1, 1);
-    let scope = InventoryScope::Namespace("home".into());
+    let scope = RowSelection::Namespace("home".into());
     let (rows, revision) = bench.store.snapshot(&scope);
 
     assert_eq!(

@@ -7,25 +7,25 @@ use std::{
 };
 
 use async_trait::async_trait;
+use kollect_api::InventoryId;
+use kollect_api::SinkKey;
+use kollect_api::inventory::Dedupe;
 use kollect_api::{GroupVersionKind, reference::SinkFamily, sink::SinkType};
 use kollect_collect::{
     gates::Version,
-    plan::{
-        KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, ProfileFact, TargetKey,
-        WatchScope, World,
-    },
-    store::{InventoryScope, Limits, ObjectKey, Stamp, Store},
+    plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, TargetKey, World},
+    store::{Limits, RowSelection, Stamp, Store},
 };
 use kollect_export::{
-    Calls, Configuration, Exporter, Order, Pool, Report, SinkKey, SinkOrder, SinkSource,
+    Calls, Configuration, Exporter, Order, Pool, Report, SinkOrder, SinkSource,
     delivery::Unobserved,
     order::{Resume, Source},
 };
-use kollect_inventory::{AttributesBuffer, Dedupe};
+use kollect_inventory::AttributesBuffer;
 use kollect_sinks::{
-    Appetite, Content, Delivery, InventoryId, Receipt, Sink, SinkError, SinkSpec,
-    credentials::Materials,
+    Appetite, Content, Delivery, Receipt, Sink, SinkError, SinkSpec, credentials::Materials,
 };
+use kollect_watch::{ObjectIdentity, WatchScope, access::Permission};
 use serde_json::json;
 use tokio::{
     sync::{Notify, Semaphore, watch},
@@ -174,7 +174,7 @@ impl Stage {
         let order = Order {
             inventory: InventoryId::namespaced("team-a", "inv"),
             generation: 1,
-            scope: InventoryScope::Namespace("team-a".to_owned()),
+            scope: RowSelection::Namespace("team-a".to_owned()),
             dedupe: Dedupe::KeepAll,
             open: true,
             deliver: Vec::new(),
@@ -362,8 +362,8 @@ fn target() -> TargetKey {
     TargetKey::namespaced("team-a", "t")
 }
 
-fn object(name: &str) -> ObjectKey<'_> {
-    ObjectKey {
+fn object(name: &str) -> ObjectIdentity<&str> {
+    ObjectIdentity {
         namespace: "team-a",
         name,
         uid: name,
@@ -372,7 +372,7 @@ fn object(name: &str) -> ObjectKey<'_> {
 
 fn world() -> World {
     let mut world = World::default();
-    let resource = kollect_collect::plan::Resource {
+    let resource = kollect_watch::Resource {
         group: String::new(),
         version: "v1".to_owned(),
         plural: "configmaps".to_owned(),

@@ -1,6 +1,6 @@
 //! Arbitrary values for the laws.
 
-use kollect_inventory::{Attributes, AttributesBuffer, Interner, OriginParts, Owner, Row};
+use kollect_inventory::{Attributes, AttributesBuffer, Interner, OriginParts, Row, TargetKind};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Number, Value};
@@ -86,7 +86,7 @@ pub(crate) fn row() -> impl Strategy<Value = Row> {
         let (target_namespace, target_name, namespace, name, uid, group, version) = fields;
         let mut interner = Interner::new();
         let origin = interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace,
             target_name,
             namespace,
@@ -108,7 +108,7 @@ pub(crate) fn close_row() -> impl Strategy<Value = Row> {
     (parts, attributes()).prop_map(|((group, version, uid), attributes)| {
         let mut interner = Interner::new();
         let origin = interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace: "team-a",
             target_name: "t",
             namespace: "team-a",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kollect_inventory::read::ReadDocument;
 use kollect_inventory::set::Incomplete;
-use kollect_inventory::{Document, Owner, Part, Pass, Snapshot, Splitter, join, read};
+use kollect_inventory::{Document, Part, Pass, Snapshot, Splitter, TargetKind, join, read};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ fn bytes_of(document: &Document) -> Vec<u8> {
 }
 
 fn read_back(document: &Document) -> ReadDocument {
-    read(&bytes_of(document), Owner::Target).expect("our own document")
+    read(&bytes_of(document), TargetKind::Target).expect("our own document")
 }
 
 fn pass() -> impl Strategy<Value = Arc<Pass>> {
@@ -151,18 +151,18 @@ proptest! {
     fn a_row_is_the_same_through_serde(row in row()) {
         let value = serde_json::to_value(&row).expect("serialises");
         let text = serde_json::to_string(&[value]).expect("serialises");
-        let back = read(text.as_bytes(), Owner::Target).expect("a legacy array");
+        let back = read(text.as_bytes(), TargetKind::Target).expect("a legacy array");
         prop_assert_eq!(back.rows, vec![row]);
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = read(&bytes, Owner::Target);
+        let _ = read(&bytes, TargetKind::Target);
     }
 
     #[test]
     fn documents_of_any_shape_never_panic(value in any_document()) {
-        let _ = read(value.to_string().as_bytes(), Owner::Target);
+        let _ = read(value.to_string().as_bytes(), TargetKind::Target);
     }
 
     #[test]
@@ -176,7 +176,7 @@ proptest! {
         let mut bytes = bytes_of(&document);
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        if let Ok(back) = read(&bytes, Owner::Target)
+        if let Ok(back) = read(&bytes, TargetKind::Target)
             && back.is_intact()
         {
             // Either the damage was outside the rows, or it hit a checksum key that then reads as
@@ -197,7 +197,9 @@ fn three_parts(pass: &Arc<Pass>) -> Vec<ReadDocument> {
         serde_json::json!({"name": format!("nginx-{index}"), "attributes": {"fill": "x".repeat(300)}})
     });
     let rows = rows.collect::<Value>().to_string();
-    let rows = read(rows.as_bytes(), Owner::Target).expect("rows").rows;
+    let rows = read(rows.as_bytes(), TargetKind::Target)
+        .expect("rows")
+        .rows;
     let splitter = Splitter::new(Snapshot::new(rows));
     let documents = splitter.split(pass, NonZeroU64::new(800)).expect("fits");
     documents.iter().map(read_back).collect()
@@ -251,19 +253,19 @@ fn a_changed_row_does_not_match_its_checksum() {
     let pass = Arc::new(Pass::at(Timestamp::UNIX_EPOCH));
     let rows = read(
         br#"[{"name":"a","attributes":{"replicas":2}}]"#,
-        Owner::Target,
+        TargetKind::Target,
     )
     .expect("rows");
     let document = Document::whole(pass, Snapshot::new(rows.rows));
     let text = String::from_utf8(bytes_of(&document)).expect("text");
     let changed = text.replace("\"replicas\":2", "\"replicas\":3");
     assert!(
-        read(text.as_bytes(), Owner::Target)
+        read(text.as_bytes(), TargetKind::Target)
             .expect("ours")
             .is_intact()
     );
     assert!(
-        !read(changed.as_bytes(), Owner::Target)
+        !read(changed.as_bytes(), TargetKind::Target)
             .expect("ours")
             .is_intact()
     );

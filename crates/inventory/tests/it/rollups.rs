@@ -1,7 +1,8 @@
 //! Rollups of several namespaces: vectors, and that no order of input matters.
 
+use kollect_api::inventory::Dedupe;
 use kollect_inventory::rollup::merge;
-use kollect_inventory::{Dedupe, Owner, Rollup, Row, Shard};
+use kollect_inventory::{Rollup, Row, Shard, TargetKind};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ fn vectors() {
             Some("byResourceUID") => Dedupe::ByResourceUid,
             _ => Dedupe::KeepAll,
         };
-        let rows = rows_of(&case["rows"], Owner::ClusterTarget);
+        let rows = rows_of(&case["rows"], TargetKind::ClusterTarget);
         let rollup = Rollup::new(rows, dedupe);
         let expected = case["shards"].as_array().expect("shards");
         assert_eq!(rollup.shards().len(), expected.len(), "{id}");
@@ -51,7 +52,7 @@ fn the_kept_row_takes_the_place_of_the_first() {
             {"targetName": "a", "namespace": "n", "name": "y", "uid": "2"},
             {"targetName": "b", "namespace": "n", "name": "x", "uid": "1", "attributes": {"from": "R2"}},
         ]),
-        Owner::ClusterTarget,
+        TargetKind::ClusterTarget,
     );
     let merged = merge(rows.clone(), Dedupe::ByResourceUid);
     assert_eq!(merged, [rows[2].clone(), rows[1].clone()]);

@@ -3,11 +3,11 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use kollect_inventory::{Document, Owner, Pass, Row, Snapshot, Splitter, parts_digest, read};
+use kollect_inventory::{Document, Pass, Row, Snapshot, Splitter, TargetKind, parts_digest, read};
 use serde_json::Value;
 
 /// The rows of a vector, given as JSON.
-pub(crate) fn rows_of(rows: &Value, owner: Owner) -> Vec<Row> {
+pub(crate) fn rows_of(rows: &Value, owner: TargetKind) -> Vec<Row> {
     read(rows.to_string().as_bytes(), owner).expect("rows").rows
 }
 
@@ -39,7 +39,7 @@ fn envelopes() {
     ];
     for case in table(include_str!("../data/envelopes.json")) {
         let id = &case["id"];
-        let rows = Snapshot::new(rows_of(&case["rows"], Owner::Target));
+        let rows = Snapshot::new(rows_of(&case["rows"], TargetKind::Target));
         let document = Document::whole(pass_of(&case), rows);
         let (_, expected) = documents
             .iter()
@@ -57,7 +57,7 @@ fn envelopes() {
 fn splitting() {
     let case: Value = serde_json::from_str(include_str!("../data/split.json")).expect("the data");
     let pass = pass_of(&case);
-    let splitter = Splitter::new(Snapshot::new(rows_of(&case["rows"], Owner::Target)));
+    let splitter = Splitter::new(Snapshot::new(rows_of(&case["rows"], TargetKind::Target)));
     for case in case["cases"].as_array().expect("cases") {
         let ceiling = case["ceiling"].as_u64().and_then(NonZeroU64::new);
         let Some(expected) = case["parts"].as_array() else {
@@ -102,7 +102,7 @@ fn reading() {
     for case in table(include_str!("../data/read.json")) {
         let id = &case["id"];
         let input = case["input"].as_str().expect("an input");
-        match read(input.as_bytes(), Owner::Target) {
+        match read(input.as_bytes(), TargetKind::Target) {
             Ok(document) => assert_eq!(document.rows.len(), case["rows"], "{id}"),
             Err(error) => {
                 let message = error.to_string();

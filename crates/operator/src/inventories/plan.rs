@@ -6,6 +6,8 @@
 use std::{collections::BTreeSet, num::NonZeroU64, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
+use kollect_api::InventoryScope;
+use kollect_api::SinkKey;
 use kollect_api::{
     KollectClusterScope, KollectClusterTarget, KollectScope,
     condition::{ConditionStatus, ConditionType, Reason},
@@ -15,12 +17,12 @@ use kollect_api::{
     rules::{outside_sinks, outside_static_refs},
     scope::Ceiling,
 };
-use kollect_collect::{plan::NamespaceListing, store::InventoryScope};
+use kollect_collect::{plan::NamespaceListing, store::RowSelection};
 use kollect_export::{
-    Configuration, Order, SinkKey, SinkOrder,
+    Configuration, Order, SinkOrder,
     order::{Resume, Source},
 };
-use kollect_sinks::{InventoryScope as Owner, SinkError};
+use kollect_sinks::SinkError;
 use sha2::{Digest as _, Sha256};
 
 use super::subject::{Reference, Subject};
@@ -161,9 +163,9 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
 /// The ceilings over an inventory and its intervals.
 fn ceilings<'w>(subject: &Subject, world: &World<'w>) -> Vec<Ceiling<'w>> {
     let namespace = match (&subject.id.scope, &subject.rollup) {
-        (Owner::Namespace(namespace), _) => namespace.as_str(),
-        (Owner::Cluster, Some(spec)) => spec.sink_namespace(),
-        (Owner::Cluster, None) => "",
+        (InventoryScope::Namespace(namespace), _) => namespace.as_str(),
+        (InventoryScope::Cluster, Some(spec)) => spec.sink_namespace(),
+        (InventoryScope::Cluster, None) => "",
     };
     let own = world
         .scopes
@@ -222,7 +224,7 @@ fn referred_namespaces(
 
 /// Which rows belong to an inventory.
 struct Selection {
-    scope: InventoryScope,
+    scope: RowSelection,
     targets: BTreeSet<String>,
     /// Why the rows may not be exported, although it is known which they are.
     trouble: Option<Trouble>,
@@ -230,7 +232,7 @@ struct Selection {
 }
 
 impl Selection {
-    fn of(scope: InventoryScope, targets: BTreeSet<String>) -> Self {
+    fn of(scope: RowSelection, targets: BTreeSet<String>) -> Self {
         Self {
             scope,
             targets,
@@ -240,7 +242,7 @@ impl Selection {
     }
 
     fn nothing() -> Self {
-        let scope = InventoryScope::Cluster {
+        let scope = RowSelection::Cluster {
             targets: BTreeSet::new(),
             namespaces: BTreeSet::new(),
         };
@@ -250,12 +252,12 @@ impl Selection {
 
 fn select(subject: &Subject, world: &World<'_>) -> Selection {
     let spec = match (&subject.id.scope, &subject.rollup) {
-        (Owner::Namespace(namespace), _) => {
-            let scope = InventoryScope::Namespace(namespace.clone());
+        (InventoryScope::Namespace(namespace), _) => {
+            let scope = RowSelection::Namespace(namespace.clone());
             return Selection::of(scope, BTreeSet::new());
         }
-        (Owner::Cluster, None) => return Selection::nothing(),
-        (Owner::Cluster, Some(spec)) => spec,
+        (InventoryScope::Cluster, None) => return Selection::nothing(),
+        (InventoryScope::Cluster, Some(spec)) => spec,
     };
     let not_yet = || Selection {
         undecided: true,
@@ -322,7 +324,7 @@ fn select(subject: &Subject, world: &World<'_>) -> Selection {
         .collect();
     not_ready.sort();
     let targets: BTreeSet<String> = selected.iter().map(|target| name(target)).collect();
-    let scope = InventoryScope::Cluster {
+    let scope = RowSelection::Cluster {
         targets: targets.clone(),
         namespaces,
     };
@@ -358,7 +360,7 @@ fn is_ready(target: &KollectClusterTarget) -> bool {
 
 /// What is wrong with a sink, as far as its object tells.
 fn trouble(key: &SinkKey, found: &Lookup) -> Option<Trouble> {
-    let kind = kind_of(key.family);
+    let kind = key.family.kind();
     let SinkKey {
         namespace, name, ..
     } = key;
@@ -454,7 +456,7 @@ fn resume(subject: &Subject, key: &SinkKey) -> Option<Resume> {
     let entry = status
         .sink_exports
         .iter()
-        .find(|entry| entry.name == key.to_string())
+        .find(|entry| entry.name == key.within_inventory())
         .filter(|entry| entry.namespace.as_ref().is_none_or(|n| *n == key.namespace))?;
     let in_step = entry
         .conditions
@@ -470,8 +472,8 @@ fn resume(subject: &Subject, key: &SinkKey) -> Option<Resume> {
 /// the spec does not name; all of them when the inventory goes.
 fn leftovers(subject: &Subject) -> BTreeSet<SinkKey> {
     let own_namespace = match &subject.id.scope {
-        Owner::Namespace(namespace) => namespace.as_str(),
-        Owner::Cluster => "",
+        InventoryScope::Namespace(namespace) => namespace.as_str(),
+        InventoryScope::Cluster => "",
     };
     let remembered = subject.status.sink_exports.iter().filter_map(|entry| {
         let (family, name) = entry.name.split_once('/')?;
@@ -489,15 +491,6 @@ fn leftovers(subject: &Subject) -> BTreeSet<SinkKey> {
     }
     let named: BTreeSet<SinkKey> = named.collect();
     remembered.filter(|key| !named.contains(key)).collect()
-}
-
-/// The kind of a family's sinks.
-pub fn kind_of(family: SinkFamily) -> &'static str {
-    match family {
-        SinkFamily::Snapshot => "KollectSnapshotSink",
-        SinkFamily::Database => "KollectDatabaseSink",
-        SinkFamily::Event => "KollectEventSink",
-    }
 }
 
 #[cfg(test)]

@@ -330,7 +330,7 @@ fn s37_s38_rollups_select_targets_and_wait_for_them() {
         .target("alpha", true)
         .target("beta", true)
         .plan(&old);
-    let InventoryScope::Cluster {
+    let RowSelection::Cluster {
         targets,
         namespaces,
     } = &plan.order.scope
@@ -381,7 +381,7 @@ fn what_the_status_remembers_and_the_spec_does_not_is_cleaned_up() {
         .order
         .retire
         .iter()
-        .map(|s| s.key.to_string())
+        .map(|s| s.key.within_inventory())
         .collect();
     assert_eq!(retired, ["database/old"]);
     let orphans: Vec<_> = plan.orphans.iter().map(ToString::to_string).collect();
@@ -395,7 +395,7 @@ fn what_the_status_remembers_and_the_spec_does_not_is_cleaned_up() {
         .order
         .retire
         .iter()
-        .map(|s| s.key.to_string())
+        .map(|s| s.key.within_inventory())
         .collect();
     assert_eq!(
         retired,

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kollect_api::SinkKey;
 use kollect_api::{
     condition::{self, Condition, ConditionStatus, ConditionType, Reason},
     inventory::{
@@ -15,7 +16,7 @@ use kollect_api::{
     },
 };
 use kollect_export::{
-    Report, SinkKey,
+    Report,
     report::{LaneReport, LaneState, RetireState},
     retry::{self, FailureClass},
 };
@@ -274,7 +275,7 @@ pub fn is_retired(report: &Report, key: &SinkKey) -> bool {
 }
 
 fn is_entry_of(entry: &SinkExportStatus, key: &SinkKey, cluster: bool) -> bool {
-    entry.name == key.to_string()
+    entry.name == key.within_inventory()
         && (!cluster || entry.namespace.as_deref() == Some(key.namespace.as_str()))
 }
 
@@ -286,7 +287,7 @@ fn entry(
     now: &Time,
 ) -> SinkExportStatus {
     let mut entry = known.cloned().unwrap_or_default();
-    entry.name = lane.key.to_string();
+    entry.name = lane.key.within_inventory();
     entry.namespace = facts.cluster.then(|| lane.key.namespace.clone());
     if let Some(export) = &lane.last_export {
         let first = entry.last_export_time.is_none();

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use kollect_api::InventoryId;
+use kollect_api::inventory::Dedupe;
 use kollect_api::reference::SinkFamily;
 use kollect_collect::{
     plan::TargetKey,
-    store::{InventoryScope, Limits, Store},
+    store::{Limits, RowSelection, Store},
 };
 use kollect_export::{Order, report::Export, survey::Survey};
-use kollect_inventory::Dedupe;
-use kollect_sinks::InventoryId;
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn plan() -> InventoryPlan {
         order: Order {
             inventory: InventoryId::namespaced("team-a", "inv"),
             generation: 1,
-            scope: InventoryScope::Namespace("team-a".to_owned()),
+            scope: RowSelection::Namespace("team-a".to_owned()),
             dedupe: Dedupe::KeepAll,
             open: true,
             deliver: Vec::new(),
@@ -46,7 +46,7 @@ fn plan() -> InventoryPlan {
 
 fn survey(rows: usize) -> Survey {
     let store = Store::new(Limits::default(), || {});
-    let scope = InventoryScope::Namespace("team-a".to_owned());
+    let scope = RowSelection::Namespace("team-a".to_owned());
     let revision = store.revision(&scope);
     Survey {
         revision,

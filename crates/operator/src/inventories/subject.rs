@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
+use kollect_api::InventoryId;
+use kollect_api::SinkKey;
+use kollect_api::inventory::Dedupe;
 use kollect_api::{
     KollectClusterInventory, KollectInventory,
     inventory::KollectClusterInventorySpec,
     meta,
     reference::{SinkFamily, SinkRef},
 };
-use kollect_export::SinkKey;
-use kollect_inventory::Dedupe;
-use kollect_sinks::InventoryId;
 
 use super::status::Status;
 
@@ -61,10 +61,10 @@ pub struct Subject {
 impl Subject {
     /// What happens to objects that several targets saw.
     pub fn dedupe(&self) -> Dedupe {
-        match self.rollup.as_ref().map(|spec| spec.dedupe) {
-            Some(kollect_api::inventory::Dedupe::ByResourceUid) => Dedupe::ByResourceUid,
-            _ => Dedupe::KeepAll,
-        }
+        self.rollup
+            .as_ref()
+            .map(|spec| spec.dedupe)
+            .unwrap_or_default()
     }
 
     /// How long ago it was created.

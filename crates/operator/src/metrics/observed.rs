@@ -6,11 +6,11 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kollect_collect::{
-    access::Reviewer,
     engine::{Engine, Tally, Traffic, WatchState},
-    plan::{Plan, Resource},
+    plan::Plan,
     store::Store,
 };
+use kollect_watch::{Resource, access::Reviewer};
 
 use super::{exports::Exports, passes::Passes};
 

@@ -17,7 +17,7 @@ use kollect_collect::{
     engine::Durations,
     plan::{Plan, TargetKey, TargetPlan, TargetState},
 };
-use kollect_inventory::Owner;
+use kollect_inventory::TargetKind;
 
 /// The buckets of the time one pass or one export takes.
 pub(super) const BOUNDS: [Duration; 11] = {
@@ -101,9 +101,9 @@ impl Resolution {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Passes, by kind of target.
-    pub passes: BTreeMap<(Owner, Outcome), u64>,
+    pub passes: BTreeMap<(TargetKind, Outcome), u64>,
     /// Troubles that began.
-    pub errors: BTreeMap<(Owner, ErrorClass), u64>,
+    pub errors: BTreeMap<(TargetKind, ErrorClass), u64>,
     /// Profiles of cluster targets.
     pub references: BTreeMap<Resolution, u64>,
 }
@@ -155,7 +155,7 @@ impl Passes {
     }
 
     /// Writes of what a pass found failed.
-    pub fn writes_failed(&self, failures: &BTreeMap<Owner, u64>) {
+    pub fn writes_failed(&self, failures: &BTreeMap<TargetKind, u64>) {
         let counts = &mut self.record().counts;
         for (owner, failed) in failures {
             *counts.passes.entry((*owner, Outcome::Failure)).or_default() += failed;
@@ -186,8 +186,8 @@ impl Record {
     fn note(&mut self, plan: &Plan) {
         let Self { counts, known } = self;
         let mut outcomes = BTreeMap::from([
-            (Owner::Target, Outcome::Success),
-            (Owner::ClusterTarget, Outcome::Success),
+            (TargetKind::Target, Outcome::Success),
+            (TargetKind::ClusterTarget, Outcome::Success),
         ]);
         let mut seen = BTreeMap::new();
         for target in plan.targets() {
@@ -226,7 +226,7 @@ impl Known {
             TargetState::Degraded(degradation) => class(degradation.reason),
         };
         let reference = match reason {
-            _ if target.key.owner == Owner::Target => None,
+            _ if target.key.owner == TargetKind::Target => None,
             Some(Reason::ProfileNotFound) => Some(Resolution::NotFound),
             Some(Reason::ProfileForbidden) => Some(Resolution::Forbidden),
             // Before the profile is looked at.

@@ -6,13 +6,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
     jiff::Timestamp,
 };
+use kollect_api::SinkKey;
 use kollect_api::{
     KollectConnectionTest,
     condition::{self, Condition, ConditionStatus, ConditionType, Reason},
     connection_test::KollectConnectionTestStatus,
     meta,
 };
-use kollect_export::SinkKey;
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
@@ -28,7 +28,6 @@ use tokio_util::sync::CancellationToken;
 use super::Prober;
 use crate::{
     configuration::Configuration,
-    inventories::plan::kind_of,
     sink_objects::{Access, Lookup, SinkObject, SinkObjects},
     writer,
 };
@@ -251,7 +250,7 @@ fn find(
         namespace: test.metadata.namespace.clone().unwrap_or_default(),
         name: (*name).to_owned(),
     };
-    let kind = kind_of(*family);
+    let kind = family.kind();
     let namespace = &key.namespace;
     match sinks.find(&key) {
         Lookup::Found(sink) => Ok(sink),
@@ -308,7 +307,7 @@ async fn adopt(
     }
     owners.push(OwnerReference {
         api_version: meta::API_VERSION.to_owned(),
-        kind: kind_of(sink.key.family).to_owned(),
+        kind: sink.key.family.kind().to_owned(),
         name: sink.key.name.clone(),
         uid,
         controller: Some(true),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use kollect_inventory::Owner;
+use kollect_inventory::TargetKind;
 use kollect_operator::{metrics::passes::Outcome, writes::DEADLINE};
 use kollect_testkit::{Cluster, wait::eventually};
 use serde_json::json;
@@ -104,7 +104,7 @@ fn a_status_write_that_hangs_holds_up_nothing_and_is_counted() -> Result<()> {
 
     eventually("a counted failure", || {
         let counts = operator.observed.passes.counts();
-        let failed = counts.passes.get(&(Owner::Target, Outcome::Failure));
+        let failed = counts.passes.get(&(TargetKind::Target, Outcome::Failure));
         ensure!(failed >= Some(&1), "{counts:?}");
         Ok(())
     })?;

@@ -8,18 +8,17 @@ use std::{
 
 use kollect_api::GroupVersionKind;
 use kollect_collect::{
-    access::Reviewer,
     engine::{Tally, Traffic, WatchState},
     gates::Version,
-    plan::{
-        KindFact, NamespaceFacts, NamespaceListing, Permission, Plan, ProfileFact, Resource,
-        TargetKey, World,
-    },
-    store::{Limits, ObjectKey, Stamp, Store},
-    watch::{Class, Counters, Interruption},
+    plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, TargetKey, World},
+    store::{Limits, Stamp, Store},
 };
 use kollect_inventory::AttributesBuffer;
 use kollect_operator::metrics::{Metrics, Observed, Readiness, Scene};
+use kollect_watch::{
+    Interruption, InterruptionClass, ObjectIdentity, Resource, WatchCounters,
+    access::{Permission, Reviewer},
+};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
@@ -110,12 +109,12 @@ impl Fabricated {
             watch,
             listed: true,
             interruption: Some(Interruption {
-                class: Class::Throttled,
+                class: InterruptionClass::Throttled,
                 retry_in: Duration::ZERO,
                 failures: 1,
                 message: String::new(),
             }),
-            counters: Arc::<Counters>::default(),
+            counters: Arc::<WatchCounters>::default(),
         };
         let traffic = plan
             .resources()
@@ -159,8 +158,8 @@ impl Fabricated {
     }
 }
 
-fn object(name: &str) -> ObjectKey<'_> {
-    ObjectKey {
+fn object(name: &str) -> ObjectIdentity<&str> {
+    ObjectIdentity {
         namespace: "a",
         name,
         uid: name,

@@ -14,8 +14,9 @@ use super::{
 };
 use crate::{
     error::SinkError,
-    sink::{Appetite, Content, InventoryId},
+    sink::{Appetite, Content},
 };
+use kollect_api::InventoryId;
 
 /// New and changed rows.
 pub(super) async fn changes_add_and_update(subject: &dyn Subject) {

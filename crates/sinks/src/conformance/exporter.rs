@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::{rows::item, subject::Subject};
 use crate::{
     error::SinkError,
-    sink::{Appetite, Content, Delivery, InventoryId, Receipt, Sink},
+    sink::{Appetite, Content, Delivery, Receipt, Sink},
 };
+use kollect_api::InventoryId;
 
 /// Longest time for anything that has to work. Generous, because the machine may be busy; a sink
 /// that hangs is still found.

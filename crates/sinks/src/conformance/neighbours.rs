@@ -8,7 +8,7 @@ use super::{
     rows::Rows,
     subject::{Retirement, Subject},
 };
-use crate::sink::InventoryId;
+use kollect_api::InventoryId;
 
 /// Names that are easily taken for each other: prefixes, the same words cut elsewhere, the same
 /// name in another scope.

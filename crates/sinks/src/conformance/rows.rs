@@ -1,6 +1,6 @@
 //! Rows to deliver.
 
-use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner, Row, Snapshot};
+use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Row, Snapshot, TargetKind};
 use serde_json::{Value, json};
 
 /// Makes rows that look like those of a cluster.
@@ -56,7 +56,7 @@ impl Rows {
     ) -> Row {
         let target = format!("{}s", kind.to_lowercase());
         let origin = self.interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace: "team-a",
             target_name: &target,
             namespace,

@@ -17,8 +17,9 @@ use super::{
 };
 use crate::{
     error::SinkError,
-    sink::{Appetite, Content, InventoryId},
+    sink::{Appetite, Content},
 };
+use kollect_api::InventoryId;
 
 /// How long a rejected login may take.
 const REJECTION: Duration = Duration::from_secs(20);

@@ -15,11 +15,12 @@ use super::{
 use crate::{
     layout::{
         Header, Layout, Places, RepoPath,
-        ownership::{Owner, Record},
+        ownership::{FileOwner, Record},
         plan::{plan_changes, plan_everything, plan_release},
     },
-    sink::{Delivery, InventoryId},
+    sink::Delivery,
 };
+use kollect_api::InventoryId;
 
 /// What all proposals of a sink have in common: how rows become files and commits.
 #[derive(Debug)]
@@ -32,8 +33,8 @@ pub(super) struct Story {
 }
 
 impl Story {
-    fn owner(&self, inventory: &InventoryId) -> Owner {
-        Owner {
+    fn owner(&self, inventory: &InventoryId) -> FileOwner {
+        FileOwner {
             // A namespace has no dot, so there is no other reading.
             sink: format!("{}.{}", self.namespace, self.sink),
             cluster: self.layout.cluster().to_owned(),

@@ -6,7 +6,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use kollect_inventory::{CanonicalRef, Row, canonical::View};
 
 use super::error::LayoutError;
-use crate::sink::InventoryId;
+use kollect_api::InventoryId;
 
 /// Attributes with a column of their own when nobody names any.
 const DEFAULT_HOT: [&str; 2] = ["image", "version"];

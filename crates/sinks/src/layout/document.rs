@@ -14,7 +14,7 @@ use super::held::Held;
 use super::path::{RepoPath, UnsafePath};
 use super::set::SetManifest;
 use super::{Header, Layout, extension, template};
-use crate::sink::InventoryId;
+use kollect_api::InventoryId;
 
 /// The documents of one delivery, each with its place, and what lists them if there are several.
 pub(super) fn files(

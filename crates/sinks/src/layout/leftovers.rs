@@ -15,7 +15,7 @@ use super::ownership::Record;
 use super::path::RepoPath;
 use super::pattern::Pattern;
 use super::{Header, Layout};
-use crate::sink::InventoryScope;
+use kollect_api::InventoryScope;
 
 /// The leftovers of rows in a repository that now holds `paths`.
 pub(super) fn find(

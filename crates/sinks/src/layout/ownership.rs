@@ -19,14 +19,14 @@ use super::error::LayoutError;
 use super::held::Held;
 use super::path::{RESERVED, RepoPath};
 use super::segment::{self, GREATEST_LENGTH, sanitise};
-use crate::sink::{InventoryId, InventoryScope};
+use kollect_api::{InventoryId, InventoryScope};
 
 /// Most paths in one leaf.
 pub const CAPACITY: usize = 256;
 
 /// Who writes files: one inventory, through one sink, from one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct FileOwner {
     /// The sink, as `<namespace>.<name>`; a namespace has no dot, so there is no other reading.
     pub sink: String,
     /// The cluster's name.
@@ -35,7 +35,7 @@ pub struct Owner {
     pub inventory: InventoryId,
 }
 
-impl Owner {
+impl FileOwner {
     /// An inventory behind a sink.
     pub fn new(
         sink_namespace: &str,
@@ -43,7 +43,7 @@ impl Owner {
         cluster: &str,
         inventory: &InventoryId,
     ) -> Self {
-        Owner {
+        FileOwner {
             sink: format!("{sink_namespace}.{sink_name}"),
             cluster: cluster.to_owned(),
             inventory: inventory.clone(),
@@ -69,7 +69,7 @@ pub struct RecordEdit {
 
 impl Record {
     /// The record of an owner.
-    pub fn of(owner: &Owner) -> Self {
+    pub fn of(owner: &FileOwner) -> Self {
         let piece = |text: &str| sanitise(text, GREATEST_LENGTH).into_owned();
         let cluster = piece(&owner.cluster);
         let sink = piece(&owner.sink);
@@ -413,7 +413,7 @@ mod tests {
     type Files = BTreeMap<RepoPath, Vec<u8>>;
 
     fn record() -> Record {
-        Record::of(&Owner {
+        Record::of(&FileOwner {
             sink: "team-a.repo".to_owned(),
             cluster: "lab".to_owned(),
             inventory: InventoryId::namespaced("team-a", "web"),
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn records_of_different_owners_are_apart() {
-        let owner = |sink: &str, inventory| Owner {
+        let owner = |sink: &str, inventory| FileOwner {
             sink: sink.to_owned(),
             cluster: "lab".to_owned(),
             inventory,

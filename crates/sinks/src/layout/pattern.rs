@@ -126,7 +126,7 @@ mod tests {
 
     use super::super::template::Naming;
     use super::*;
-    use crate::sink::InventoryId;
+    use kollect_api::InventoryId;
 
     #[test]
     fn paths_that_templates_can_produce() {

@@ -14,7 +14,7 @@ use super::body::{Body, File};
 use super::error::LayoutError;
 use super::held::Held;
 use super::leftovers;
-use super::ownership::{Owner, Record, RecordEdit};
+use super::ownership::{FileOwner, Record, RecordEdit};
 use super::path::RepoPath;
 use super::pattern::{Pattern, without_part};
 use super::places::Places;
@@ -80,7 +80,7 @@ impl Plan<'_> {
 /// Plans to make a repository hold all rows of an inventory, and of this owner nothing else.
 pub fn plan_everything<'a>(
     layout: &'a Layout,
-    owner: &Owner,
+    owner: &FileOwner,
     header: &Header<'a>,
     rows: &'a Snapshot,
     held: &dyn Held,
@@ -116,7 +116,7 @@ pub fn plan_everything<'a>(
 /// Plans a change, for layouts that do not need all rows. `places` are those of the plan before.
 pub fn plan_changes<'a>(
     layout: &'a Layout,
-    owner: &Owner,
+    owner: &FileOwner,
     header: &Header<'a>,
     places: Places,
     delta: &Delta,
@@ -136,7 +136,7 @@ pub fn plan_changes<'a>(
 }
 
 /// Gives up what an owner has: its files stay, and belong to nobody.
-pub fn plan_release(owner: &Owner, held: &dyn Held) -> Result<Vec<RepoPath>, LayoutError> {
+pub fn plan_release(owner: &FileOwner, held: &dyn Held) -> Result<Vec<RepoPath>, LayoutError> {
     Ok(held.below(Record::of(owner).root())?)
 }
 

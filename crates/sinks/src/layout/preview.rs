@@ -10,15 +10,15 @@ use kollect_api::{
         status::{LayoutPreview, Preview},
     },
 };
-use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner, Snapshot};
+use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Snapshot, TargetKind};
 
 use super::error::LayoutError;
 use super::held::Nothing;
 use super::manifest::Embedding;
 use super::render::render_all;
 use super::{Header, Layout};
-use crate::sink::InventoryId;
 use crate::spec::SinkSpec;
+use kollect_api::InventoryId;
 
 /// Names of the Deployments that are shown.
 const SAMPLES: [&str; 4] = ["api", "web", "cache", "worker"];
@@ -115,7 +115,7 @@ fn layout(spec: &SinkSpec, document: Option<&str>) -> LayoutPreview {
 fn sample_paths(layout: &Layout) -> Result<Vec<String>, LayoutError> {
     let mut interner = Interner::new();
     let origin = interner.origin(OriginParts {
-        owner: Owner::Target,
+        owner: TargetKind::Target,
         target_namespace: "team-a",
         target_name: "deployments",
         namespace: "team-a",

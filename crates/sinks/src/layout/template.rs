@@ -10,7 +10,7 @@ use kollect_inventory::Row;
 
 use super::path::{RepoPath, UnsafePath};
 use super::segment::{self, sanitise};
-use crate::sink::InventoryId;
+use kollect_api::InventoryId;
 
 /// How names become path segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,9 @@ use kollect_api::sink::SinkType;
 use super::Redaction;
 use crate::{
     error::SinkError,
-    sink::{Appetite, Delivery, InventoryId, Receipt, Sink},
+    sink::{Appetite, Delivery, Receipt, Sink},
 };
+use kollect_api::InventoryId;
 
 /// A sink whose texts hold no secret values, whatever its backend and the libraries below it say.
 ///

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use kollect_api::InventoryId;
 use kollect_sinks::{
-    InventoryId, Sink,
+    Sink,
     conformance::{Retirement, Subject},
 };
 use kollect_testkit::{Proxy, git::SshServer};

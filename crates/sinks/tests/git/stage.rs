@@ -10,10 +10,13 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
+use kollect_api::InventoryId;
 use kollect_api::{address::AddressPolicy, sink::KollectSnapshotSinkSpec};
-use kollect_inventory::{AttributesBuffer, Delta, Interner, OriginParts, Owner, Row, Snapshot};
+use kollect_inventory::{
+    AttributesBuffer, Delta, Interner, OriginParts, Row, Snapshot, TargetKind,
+};
 use kollect_sinks::{
-    Content, Delivery, InventoryId, Sink, SinkError, SinkSpec,
+    Content, Delivery, Sink, SinkError, SinkSpec,
     build::{self, Environment},
     credentials,
     dial::Dialer,
@@ -321,7 +324,7 @@ pub(crate) fn row_in(namespace: &str, kind: &str, name: &str, attributes: &Value
     let group = if kind == "Deployment" { "apps" } else { "" };
     let mut interner = Interner::new();
     let origin = interner.origin(OriginParts {
-        owner: Owner::Target,
+        owner: TargetKind::Target,
         target_namespace: "team-a",
         target_name: "deploys",
         namespace,

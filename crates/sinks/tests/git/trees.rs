@@ -1,6 +1,7 @@
 //! Files come, change and go, and only those that have to.
 
-use kollect_sinks::{Appetite, InventoryId, SinkError};
+use kollect_api::InventoryId;
+use kollect_sinks::{Appetite, SinkError};
 use serde_json::json;
 
 use crate::{

@@ -1,6 +1,7 @@
 //! Settings that must not get as far as a server, and commits as they must look.
 
-use kollect_sinks::{InventoryId, SinkError};
+use kollect_api::InventoryId;
+use kollect_sinks::SinkError;
 use serde_json::{Value, json};
 
 use crate::stage::{Sketch, Stage, everything, inventory, row};

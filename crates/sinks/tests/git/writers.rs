@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use kollect_api::InventoryId;
 use kollect_inventory::Row;
-use kollect_sinks::{InventoryId, Sink, SinkError};
+use kollect_sinks::{Sink, SinkError};
 use serde_json::json;
 
 use crate::stage::{Stage, changes, everything, row_in};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Row, Snapshot};
-use kollect_sinks::InventoryId;
 use kollect_sinks::layout::{
     Embedding, Layout, LayoutError, Nothing, Places, RepoPath,
     render::{render_all, render_changes},

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Row, Snapshot};
-use kollect_sinks::InventoryId;
 use kollect_sinks::layout::{
-    Embedding, LayoutError, Owner, Places, Plan, RepoPath, plan_changes, plan_everything,
+    Embedding, FileOwner, LayoutError, Places, Plan, RepoPath, plan_changes, plan_everything,
     plan_release, preview::preview,
 };
 use proptest::prelude::*;
@@ -15,8 +15,8 @@ use crate::rows::{Item, header, layout};
 
 type Files = BTreeMap<RepoPath, Vec<u8>>;
 
-fn owner(sink: &str, name: &str) -> Owner {
-    Owner::new(
+fn owner(sink: &str, name: &str) -> FileOwner {
+    FileOwner::new(
         "team-a",
         sink,
         "lab",
@@ -53,7 +53,7 @@ fn apply(files: &mut Files, plan: &Plan<'_>) {
 fn export(
     files: &mut Files,
     spec: &Value,
-    owner: &Owner,
+    owner: &FileOwner,
     rows: &Snapshot,
 ) -> Result<Option<Places>, LayoutError> {
     export_at(files, spec, owner, rows, 4)
@@ -62,7 +62,7 @@ fn export(
 fn export_at(
     files: &mut Files,
     spec: &Value,
-    owner: &Owner,
+    owner: &FileOwner,
     rows: &Snapshot,
     generation: i64,
 ) -> Result<Option<Places>, LayoutError> {

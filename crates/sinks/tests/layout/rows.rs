@@ -1,9 +1,10 @@
 //! Rows and layouts for tests.
 
 use jiff::Timestamp;
-use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner, Row};
+use kollect_api::InventoryId;
+use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Row, TargetKind};
+use kollect_sinks::SinkSpec;
 use kollect_sinks::layout::{Embedding, Header, Layout, LayoutError};
-use kollect_sinks::{InventoryId, SinkSpec};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -25,7 +26,7 @@ impl Item {
     pub(crate) fn row(&self) -> Row {
         let mut interner = Interner::new();
         let origin = interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace: "team-a",
             target_name: self.target_name.as_deref().unwrap_or("deploys"),
             namespace: &self.namespace,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::InventoryId;
 use kollect_sinks::layout::{Embedding, Nothing, RepoPath, render::render_all};
 use serde::Deserialize;
 use serde_json::Value;

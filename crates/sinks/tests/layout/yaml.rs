@@ -1,7 +1,7 @@
 //! Whatever a value is, its YAML reads back as that value.
 
+use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::InventoryId;
 use kollect_sinks::layout::{Embedding, Nothing, render::render_all};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

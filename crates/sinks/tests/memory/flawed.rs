@@ -11,10 +11,11 @@ use std::{
 };
 
 use async_trait::async_trait;
+use kollect_api::InventoryId;
 use kollect_api::sink::SinkType;
 use kollect_inventory::{Delta, Snapshot};
 use kollect_sinks::{
-    Appetite, Content, Delivery, InventoryId, Receipt, Sink, SinkError,
+    Appetite, Content, Delivery, Receipt, Sink, SinkError,
     memory::{MemoryServer, MemorySink},
 };
 

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::{Content, InventoryId, Sink, SinkError};
+use kollect_sinks::{Content, Sink, SinkError};
 use kollect_testkit::{
     Postgres,
     postgres::{Database, Tls},

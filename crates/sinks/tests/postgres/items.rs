@@ -1,6 +1,6 @@
 //! Rows from item JSON, as the vectors write them.
 
-use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner, Row, Snapshot};
+use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Row, Snapshot, TargetKind};
 use serde_json::{Value, json};
 
 /// Makes rows of items.
@@ -14,7 +14,7 @@ impl Items {
     pub(crate) fn row(&mut self, item: &Value) -> Row {
         let text = |key: &str| item[key].as_str().unwrap_or_default();
         let origin = self.interner.origin(OriginParts {
-            owner: Owner::Target,
+            owner: TargetKind::Target,
             target_namespace: text("targetNamespace"),
             target_name: text("targetName"),
             namespace: text("namespace"),

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use kollect_api::InventoryId;
 use kollect_api::{address::AddressPolicy, sink::KollectDatabaseSinkSpec};
 use kollect_inventory::{Delta, Snapshot};
 use kollect_sinks::{
-    Content, Delivery, InventoryId, Receipt, Sink, SinkError, SinkSpec,
+    Content, Delivery, Receipt, Sink, SinkError, SinkSpec,
     build::Environment,
     credentials::{Materials, materials},
     dial::Dialer,

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kollect_sinks::{InventoryId, Sink, conformance::Subject};
+use kollect_api::InventoryId;
+use kollect_sinks::{Sink, conformance::Subject};
 use kollect_testkit::{
     Postgres, Proxy,
     names::{secret, unique},

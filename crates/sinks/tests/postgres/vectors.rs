@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::{InventoryId, Sink, SinkSpec};
+use kollect_sinks::{Sink, SinkSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

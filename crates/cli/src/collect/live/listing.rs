@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use indicatif::ProgressBar;
 use kollect_collect::{
-    DecodedObject, Projection,
-    plan::{self, ResourcePlan, Watch, WatchScope},
-    watch::{
-        self, Class, Consumer, Decode, DecodeError, Decoded, Delivery, Interruption, Scope, Server,
-        Settings, Source, Subject, View,
-    },
+    DecodedObject,
+    plan::{ResourcePlan, Watch},
+};
+use kollect_watch::{
+    ApiServer, Consumer, Interruption, InterruptionClass, ListingMode, View, WatchDelivery,
+    WatchSettings, WatchSource,
 };
 use tokio::{sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ const TRIES: u32 = 3;
 
 /// One list to read.
 pub(super) struct Listing {
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<ApiServer>,
     pub(super) plan: Arc<ResourcePlan>,
     pub(super) watch: Watch,
     pub(super) timeout: Duration,
@@ -48,17 +48,14 @@ impl Listing {
             bar: bar.clone(),
         };
         let view = View {
-            decoder: Arc::new(Projected(Arc::clone(&self.plan.projection))),
-            content: match self.watch.content {
-                plan::Content::Metadata => watch::Content::Metadata,
-                plan::Content::Object => watch::Content::Full,
-            },
+            decoder: Arc::clone(&self.plan.projection),
+            content: self.watch.content,
         };
-        let settings = Settings {
-            listing: watch::Listing::Paged,
-            ..Settings::default()
+        let settings = WatchSettings {
+            listing: ListingMode::Paged,
+            ..WatchSettings::default()
         };
-        let source = Source::new(Arc::clone(&self.server), self.subject(), view);
+        let source = WatchSource::new(Arc::clone(&self.server), self.watch.subject(), view);
         let handle = source.settings(settings).spawn(consumer, &stop);
         let outcome = timeout(self.timeout, outcome).await;
         handle.stop().await;
@@ -80,25 +77,14 @@ impl Listing {
         }
     }
 
-    fn subject(&self) -> Subject {
-        let scope = match &self.watch.scope {
-            WatchScope::All => Scope::Cluster,
-            WatchScope::Namespace(name) => Scope::Namespace(name.to_string()),
-        };
-        Subject {
-            selector: self.watch.selector.as_deref().map(str::to_owned),
-            ..Subject::new(Arc::clone(&self.watch.resource), scope)
-        }
-    }
-
     fn unlisted(&self, interruption: &Interruption) -> Unlisted {
         let message = &interruption.message;
         match interruption.class {
-            Class::Forbidden => self.failed(
+            InterruptionClass::Forbidden => self.failed(
                 SkipReason::Forbidden,
                 format!("{message}; grant list on {}", self.watch.resource),
             ),
-            Class::NotInstalled => self.failed(
+            InterruptionClass::NotInstalled => self.failed(
                 SkipReason::KindNotFound,
                 format!("{} is not served any more", self.watch.resource),
             ),
@@ -118,31 +104,9 @@ impl Listing {
         Unlisted {
             targets: targets.map(|target| target.key.clone()).collect(),
             reason,
-            namespace: match &self.watch.scope {
-                WatchScope::All => String::new(),
-                WatchScope::Namespace(name) => name.to_string(),
-            },
+            namespace: self.watch.scope.namespace().unwrap_or_default().to_owned(),
             message,
         }
-    }
-}
-
-/// Decodes what the plan reads of an object.
-struct Projected(Arc<Projection>);
-
-impl Decode for Projected {
-    type Object = DecodedObject;
-
-    fn decode(&self, json: &[u8]) -> Result<Decoded<DecodedObject>, DecodeError> {
-        let object = self.0.decode(json);
-        let object = object.map_err(|error| DecodeError::Malformed {
-            at: 0,
-            problem: error.problem(),
-        })?;
-        Ok(Decoded {
-            resource_version: object.resource_version().to_owned(),
-            object,
-        })
     }
 }
 
@@ -166,14 +130,14 @@ impl Lister {
 }
 
 impl Consumer<DecodedObject> for Lister {
-    async fn take(&mut self, delivery: Delivery<DecodedObject>) {
+    async fn take(&mut self, delivery: WatchDelivery<DecodedObject>) {
         match delivery {
-            Delivery::ListingStarted => self.gatherer.restart(),
-            Delivery::Object(object) => {
+            WatchDelivery::ListingStarted => self.gatherer.restart(),
+            WatchDelivery::Object(object) => {
                 self.gatherer.object(&self.plan, &object);
                 self.bar.set_position(self.gatherer.objects());
             }
-            Delivery::Unreadable(unreadable) => {
+            WatchDelivery::Unreadable(unreadable) => {
                 let reason = unreadable.error.to_string();
                 match unreadable.identity {
                     Some(identity) => {
@@ -188,23 +152,25 @@ impl Consumer<DecodedObject> for Lister {
                     None => self.gatherer.unidentified(&self.plan, &reason),
                 }
             }
-            Delivery::ListingFinished { .. } => {
+            WatchDelivery::ListingFinished { .. } => {
                 let gatherer = std::mem::take(&mut self.gatherer);
                 self.end(Ok(gatherer.finish()));
             }
-            Delivery::Interrupted(interruption) => {
+            WatchDelivery::Interrupted(interruption) => {
                 let hopeless = matches!(
                     interruption.class,
-                    Class::Forbidden
-                        | Class::Unauthenticated
-                        | Class::NotInstalled
-                        | Class::Rejected
+                    InterruptionClass::Forbidden
+                        | InterruptionClass::Unauthenticated
+                        | InterruptionClass::NotInstalled
+                        | InterruptionClass::Rejected
                 );
                 if hopeless || interruption.failures >= TRIES {
                     self.end(Err(interruption));
                 }
             }
-            Delivery::Gone { .. } | Delivery::Progress { .. } | Delivery::Resumed => {}
+            WatchDelivery::Gone { .. }
+            | WatchDelivery::Progress { .. }
+            | WatchDelivery::Resumed => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use kollect_collect::plan::{
 };
 use kube::{Api, Client, api::ListParams};
 
-use super::{ApiServer, Refused};
+use super::{AskedOnce, Refused};
 use crate::collect::world::Oracle as _;
 
 /// How many namespaces are asked for at a time.
@@ -96,7 +96,7 @@ async fn named(api: &Api<Namespace>, world: &World) -> Result<Known> {
 
 /// Puts namespaces into the world. Without a list of all of them, targets that name none cannot be
 /// answered and are taken out, unless their objects live outside namespaces.
-pub(super) async fn apply(known: Known, world: &mut World, oracle: &mut ApiServer) -> Refused {
+pub(super) async fn apply(known: Known, world: &mut World, oracle: &mut AskedOnce) -> Refused {
     let mut refused = Refused::new();
     let (facts, names) = match known {
         Known::All(all) => {

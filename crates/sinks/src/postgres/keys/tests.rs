@@ -1,4 +1,4 @@
-use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Owner, Snapshot};
+use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Snapshot, TargetKind};
 use proptest::prelude::*;
 
 use super::*;
@@ -6,7 +6,7 @@ use super::*;
 /// A row of target `nodes` in one of a few namespaces, with one of a few uids.
 fn row(interner: &mut Interner, namespace: u8, uid: u8, value: i64) -> Row {
     let origin = interner.origin(OriginParts {
-        owner: Owner::Target,
+        owner: TargetKind::Target,
         target_namespace: &format!("team-{namespace}"),
         target_name: "nodes",
         namespace: "",
