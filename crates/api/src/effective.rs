@@ -6,7 +6,7 @@ use crate::{
     duration::Duration,
     inventory::{KollectClusterInventorySpec, KollectInventorySpec},
     meta,
-    reference::{SinkFamily, SinkRef},
+    reference::SinkRef,
     scope::Ceiling,
     sink::{
         SinkCommon, SinkType,
@@ -117,11 +117,6 @@ pub fn provisioning_mode(common: &SinkCommon) -> ProvisioningMode {
 /// Whether a sink is probed when it is created or changed.
 pub fn connection_test(common: &SinkCommon) -> bool {
     common.connection_test.unwrap_or(true)
-}
-
-/// The key of a sink within its inventory, such as `database/warehouse`.
-pub fn sink_key(family: SinkFamily, name: &str) -> String {
-    format!("{family}/{name}")
 }
 
 impl KollectClusterInventorySpec {
