@@ -46,7 +46,7 @@ impl Duration {
 
     /// The value, if the text is well formed and within zero to [`MAX`].
     pub fn get(&self) -> Result<StdDuration, DurationError> {
-        let nanos = parse_nanos(&self.0).ok_or(DurationError::Malformed)?;
+        let nanos = kollect_expr::duration::nanoseconds(&self.0).ok_or(DurationError::Malformed)?;
         let nanos = u128::try_from(nanos).map_err(|_| DurationError::Negative)?;
         if nanos > MAX.as_nanos() {
             return Err(DurationError::TooLong);
@@ -88,68 +88,6 @@ impl JsonSchema for Duration {
             )]),
         })
     }
-}
-
-/// Nanoseconds of a text in Go's duration grammar, or `None` if it does not follow it.
-fn parse_nanos(text: &str) -> Option<i128> {
-    let (negative, rest) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total: i128 = 0;
-    let mut rest = rest;
-    while !rest.is_empty() {
-        let number_end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (number, tail) = rest.split_at(number_end);
-        let unit_end = tail
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_end);
-        let scale: i128 = match unit {
-            "ns" => 1,
-            "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            _ => return None,
-        };
-        total = total.checked_add(decimal_times(number, scale)?)?;
-        rest = tail;
-    }
-    Some(if negative { -total } else { total })
-}
-
-/// `number` (digits with at most one point) times `scale`, fractions of a nanosecond cut off.
-fn decimal_times(number: &str, scale: i128) -> Option<i128> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return None;
-    }
-    let whole: i128 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
-    let mut value = whole.checked_mul(scale)?;
-    let mut unit = scale;
-    for digit in fraction.bytes() {
-        unit /= 10;
-        if unit == 0 {
-            break;
-        }
-        value = value.checked_add(i128::from(digit - b'0') * unit)?;
-    }
-    Some(value)
 }
 
 /// The normal form: `1h0m0s`, `1m30s`, `500ms`, `0s`.
@@ -206,6 +144,7 @@ mod tests {
             ("500ms", Ok(StdDuration::from_millis(500))),
             ("3\u{b5}s", Ok(StdDuration::from_micros(3))),
             ("24h1s", Err(DurationError::TooLong)),
+            ("9999999999999999999h", Err(DurationError::TooLong)),
             ("-1s", Err(DurationError::Negative)),
             ("1d", Err(DurationError::Malformed)),
             ("30", Err(DurationError::Malformed)),

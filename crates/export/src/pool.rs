@@ -128,16 +128,6 @@ impl Pool {
         self.entries().retain(|uid, _| uids.contains(uid));
     }
 
-    /// The sinks whose backend is being left alone.
-    pub fn resting(&self) -> usize {
-        let now = self.moment();
-        let entries = self.entries();
-        entries
-            .values()
-            .filter(|entry| entry.breaker.is_open(now))
-            .count()
-    }
-
     fn moment(&self) -> Moment {
         self.epoch.elapsed()
     }

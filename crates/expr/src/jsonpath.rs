@@ -29,7 +29,6 @@ use self::walk::{Mismatch, Place, Places, Stop, Walk};
 use crate::excerpt;
 use crate::output::Output;
 use crate::reads::ReadSet;
-use crate::removals::Removals;
 
 /// The longest text that is read as a path.
 pub const MAX_BYTES: usize = 4096;
@@ -154,17 +153,6 @@ impl Path {
     /// The parts of an object this path looks at.
     pub fn reads(&self) -> &ReadSet {
         &self.reads
-    }
-
-    /// Removes all matches from `object`. What the path does not fit is left alone.
-    ///
-    /// To remove several things, collect them in [`Removals`] first: positions in arrays then
-    /// all refer to the object as it was.
-    pub fn remove_from(&self, object: &mut Value) -> Result<(), EvalError> {
-        let mut removals = Removals::new();
-        removals.add_path(self, object)?;
-        removals.apply(object);
-        Ok(())
     }
 
     /// All matches as places of the caller's choice.

@@ -11,6 +11,7 @@
 
 pub mod attribute;
 pub mod cel;
+pub mod duration;
 mod excerpt;
 pub mod helm;
 pub mod json_type;

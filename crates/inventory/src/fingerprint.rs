@@ -10,7 +10,6 @@
 //! digests whenever and by whomever it is exported.
 
 use std::fmt;
-use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
@@ -83,33 +82,6 @@ impl fmt::Display for Fingerprint {
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-/// The text is not a SHA-256 digest of 64 lower-case hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a checksum has 64 lower-case hexadecimal digits")]
-pub struct NotAFingerprint;
-
-impl FromStr for Fingerprint {
-    type Err = NotAFingerprint;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Ok(byte - b'0'),
-            b'a'..=b'f' => Ok(byte - b'a' + 10),
-            _ => Err(NotAFingerprint),
-        };
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        let pairs: &[[u8; 2]; 32] = pairs.try_into().map_err(|_| NotAFingerprint)?;
-        if !rest.is_empty() {
-            return Err(NotAFingerprint);
-        }
-        let mut bytes = [0; 32];
-        for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = digit(high)? << 4 | digit(low)?;
-        }
-        Ok(Fingerprint(bytes))
     }
 }
 

@@ -9,7 +9,7 @@
 //!  origin, uid ──────> identity ┐     ┌─> delta ──> sinks that take changes
 //!  canonical ─> attributes ─────┴> row ─> snapshot ─> envelope ─> sinks that take documents
 //!                                  │      ^  │         ^
-//!                                  └─> rollup└> split ─┘       read ─> set (consumers)
+//!                                  └─> rollup└> split ─┘
 //! ```
 //!
 //! | Module | Its one job |
@@ -23,7 +23,6 @@
 //! | [`fingerprint`] | digests of content, of part sets and of rollups |
 //! | [`rollup`] | rows of many namespaces; one row per object if asked for |
 //! | [`envelope`], [`part`], [`split`] | the export document, and several of bounded size |
-//! | [`mod@read`], [`set`] | reading documents back; whether a set of parts is complete |
 //!
 //! From an object to a document, and from a change to a delta:
 //!
@@ -85,10 +84,8 @@ pub mod identity;
 pub mod intern;
 pub mod origin;
 pub mod part;
-pub mod read;
 pub mod rollup;
 pub mod row;
-pub mod set;
 pub mod snapshot;
 pub mod split;
 pub mod uid;
@@ -102,10 +99,8 @@ pub use identity::Identity;
 pub use intern::Interner;
 pub use origin::{Origin, OriginParts, TargetKind};
 pub use part::Part;
-pub use read::read;
 pub use rollup::{Rollup, Shard};
 pub use row::{ContentHash, Row};
-pub use set::join;
 pub use snapshot::Snapshot;
 pub use split::{Splitter, parts_digest};
 pub use uid::Uid;

@@ -27,11 +27,6 @@ impl Part {
         self.total
     }
 
-    /// Whether this is the last part.
-    pub fn is_last(self) -> bool {
-        self.index == self.total
-    }
-
     /// The path of this part of a file: the part number goes before the last extension of the file
     /// name. A leading dot starts no extension.
     pub fn path(self, path: &str) -> String {
@@ -96,7 +91,7 @@ mod tests {
         assert!(Part::new(0, 3).is_none());
         assert!(Part::new(4, 3).is_none());
         assert!(Part::new(1, 0).is_none());
-        assert!(Part::new(3, 3).is_some_and(Part::is_last));
-        assert!(!Part::new(2, 3).is_some_and(Part::is_last));
+        assert!(Part::new(1, 3).is_some());
+        assert!(Part::new(3, 3).is_some());
     }
 }

@@ -1,18 +1,17 @@
 //! HTTP through the guarded dialler.
 //!
-//! Every connection, also one to the target of a redirect, is opened by the [`Dialer`] and judged
-//! there. Proxies of the environment are not used: a proxy would connect to whatever it is told.
-//! HTTP/1.1 only, which every server speaks.
+//! Every connection is opened by the [`Dialer`] and judged there. Redirects are answers like any
+//! other: what a sink was not pointed at is not asked. Proxies of the environment are not used: a
+//! proxy would connect to whatever it is told. HTTP/1.1 only, which every server speaks.
 
 mod connector;
-mod redirect;
 #[cfg(test)]
 mod tests;
 
 use std::{error::Error, fmt, io, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full, Limited, combinators::BoxBody};
 use hyper::body::Incoming;
 use hyper_util::{
@@ -27,8 +26,6 @@ use crate::{dial::Dialer, error::SinkError, tls::Trust};
 const IDLE: Duration = Duration::from_secs(30);
 /// How many unused connections are kept per server.
 const IDLE_CONNECTIONS: usize = 4;
-/// How many redirects are followed.
-const REDIRECTS: usize = 5;
 
 /// The body of a request, possibly streamed.
 pub type Body = BoxBody<Bytes, io::Error>;
@@ -49,15 +46,6 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
 #[derive(Clone)]
 pub struct HttpClient {
     client: Client<Connector, Body>,
-}
-
-/// An answer, and where it was found after redirects.
-#[derive(Debug)]
-pub struct Followed {
-    /// The answer, which is no redirect.
-    pub response: Response<Incoming>,
-    /// Where it came from.
-    pub uri: Uri,
 }
 
 impl HttpClient {
@@ -92,34 +80,6 @@ impl HttpClient {
             .request(request)
             .await
             .map_err(|error| failure(&host, &error))
-    }
-
-    /// Fetches with at most five redirects. Headers that may carry credentials stay behind when a
-    /// redirect leads to another server, and no redirect leads from https to http.
-    pub async fn get_following(
-        &self,
-        uri: Uri,
-        mut headers: HeaderMap,
-    ) -> Result<Followed, SinkError> {
-        let mut uri = uri;
-        for _ in 0..=REDIRECTS {
-            let mut request = Request::new(empty());
-            *request.method_mut() = Method::GET;
-            *request.uri_mut() = uri.clone();
-            *request.headers_mut() = headers.clone();
-            let response = self.send(request).await?;
-            let Some(target) = redirect::target(&uri, &response)? else {
-                return Ok(Followed { response, uri });
-            };
-            if !redirect::keeps_credentials(&uri, &target) {
-                redirect::drop_credentials(&mut headers);
-            }
-            uri = target;
-        }
-        Err(SinkError::terminal(format!(
-            "{:?} redirects more than {REDIRECTS} times",
-            uri.host().unwrap_or_default()
-        )))
     }
 }
 

@@ -34,6 +34,7 @@ pub mod git;
 pub mod http;
 pub mod layout;
 pub mod memory;
+mod percent;
 pub mod postgres;
 pub mod redact;
 pub mod secret;

@@ -56,11 +56,6 @@ impl Kinds {
         self.0.insert(gvk, fact);
     }
 
-    /// Forgets everything about a group, because its definitions changed.
-    pub fn forget_group(&mut self, group: &str) {
-        self.0.retain(|gvk, _| gvk.group != group);
-    }
-
     /// What is known about a kind.
     pub fn get(&self, gvk: &GroupVersionKind) -> Option<&KindFact> {
         self.0.get(gvk)

@@ -143,13 +143,6 @@ impl ResourcePlan {
             })
         })
     }
-
-    /// Whether the resource is watched in all namespaces at once.
-    pub fn is_cluster_wide(&self) -> bool {
-        self.watches
-            .iter()
-            .any(|watch| watch.scope == WatchScope::All)
-    }
 }
 
 /// Targets by their reach, in the order in which they come.

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::generate::{object, object_and_path};
+use crate::removal::remove;
 
 proptest! {
     #[test]
@@ -27,7 +28,7 @@ proptest! {
     ) {
         if let Ok(path) = Path::parse_removal(&text) {
             let _ = path.evaluate(&object, Shape::List);
-            let _ = path.remove_from(&mut object.clone());
+            let _ = remove(&path, &mut object.clone());
         }
     }
 

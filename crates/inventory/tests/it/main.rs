@@ -5,5 +5,6 @@ mod attributes;
 mod canonical;
 mod delta;
 mod documents;
+mod items;
 mod rollups;
 mod vectors;

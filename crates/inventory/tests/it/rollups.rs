@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::any;
-use crate::vectors::rows_of;
+use crate::items::rows_of;
 
 fn shown(row: &Row) -> String {
     let target = row.origin().target_name();

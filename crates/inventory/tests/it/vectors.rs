@@ -1,15 +1,12 @@
-//! Vectors of documents, fingerprints, splitting and reading.
+//! Vectors of documents, fingerprints and splitting.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use kollect_inventory::{Document, Pass, Row, Snapshot, Splitter, TargetKind, parts_digest, read};
+use kollect_inventory::{Document, Pass, Snapshot, Splitter, TargetKind, parts_digest};
 use serde_json::Value;
 
-/// The rows of a vector, given as JSON.
-pub(crate) fn rows_of(rows: &Value, owner: TargetKind) -> Vec<Row> {
-    read(rows.to_string().as_bytes(), owner).expect("rows").rows
-}
+use crate::items::rows_of;
 
 fn table(text: &str) -> Vec<Value> {
     serde_json::from_str(text).expect("the data file")
@@ -93,22 +90,6 @@ fn splitting() {
             let part = document.part().map(|part| (part.index(), part.total()));
             let expected = (!single).then_some((index, expected.len() as u64));
             assert_eq!(part, expected);
-        }
-    }
-}
-
-#[test]
-fn reading() {
-    for case in table(include_str!("../data/read.json")) {
-        let id = &case["id"];
-        let input = case["input"].as_str().expect("an input");
-        match read(input.as_bytes(), TargetKind::Target) {
-            Ok(document) => assert_eq!(document.rows.len(), case["rows"], "{id}"),
-            Err(error) => {
-                let message = error.to_string();
-                assert_eq!(message, case["error"], "{id}");
-                assert!(!message.contains("secret"), "{id}");
-            }
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use kollect_api::rules;
 
 use super::error::GitError;
+use crate::percent;
 
 /// Where a repository is. Never holds a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,22 +254,9 @@ fn cleaned(path: &str) -> Result<PathBuf, GitError> {
 }
 
 fn percent_decoded(text: &str) -> Result<String, GitError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = [rest.next(), rest.next()]
-            .map(|digit| digit.and_then(|digit| char::from(digit).to_digit(16)));
-        match digits {
-            [Some(high), Some(low)] => bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'?')),
-            _ => {
-                return wrong("spec.endpoint has a percent sign that two hex digits do not follow");
-            }
-        }
-    }
+    let Some(bytes) = percent::decoded(text) else {
+        return wrong("spec.endpoint has a percent sign that two hex digits do not follow");
+    };
     match String::from_utf8(bytes) {
         Ok(text) if !text.contains(['\0', '\r', '\n']) => Ok(text),
         _ => wrong("the path of spec.endpoint is not plain text"),
@@ -346,6 +334,12 @@ mod tests {
             None,
             None,
         ),
+        (
+            "ssh://git.example/a+b%25.git",
+            "ssh://git.example/a+b%.git",
+            None,
+            None,
+        ),
         ("file:///srv/./x/../r.git", "file:///srv/r.git", None, None),
     ];
 
@@ -375,6 +369,9 @@ mod tests {
             "https://git.example:99999/hunter2",
             "ssh://git.example",
             "ssh://git.example/%zz",
+            "ssh://git.example/%%41",
+            "ssh://git.example/%ff",
+            "file:///srv/%2",
             "ssh://git.example/%0a",
             "file://host/r",
             "file:///",

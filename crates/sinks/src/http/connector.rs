@@ -21,7 +21,6 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
-use super::redirect;
 use crate::{
     dial::Dialer,
     error::SinkError,
@@ -46,7 +45,7 @@ impl Connector {
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<Stream>, SinkError> {
-        let (Some(host), Some(port)) = (uri.host(), redirect::port(&uri)) else {
+        let (Some(host), Some(port)) = (uri.host(), port(&uri)) else {
             return Err(SinkError::terminal(
                 "the URL must begin with https:// or http://",
             ));
@@ -59,6 +58,16 @@ impl Connector {
         };
         Ok(TokioIo::new(stream))
     }
+}
+
+/// The port of an http or https URL; none for other schemes.
+fn port(uri: &Uri) -> Option<u16> {
+    let default = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => 443,
+        Some(scheme) if *scheme == Scheme::HTTP => 80,
+        _ => return None,
+    };
+    Some(uri.port_u16().unwrap_or(default))
 }
 
 impl Service<Uri> for Connector {

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use kollect_api::duration;
 
-use crate::{error::SinkError, redact::Redaction, secret::SecretText};
+use crate::{error::SinkError, percent, redact::Redaction, secret::SecretText};
 
 /// How long one host may take to connect, if the string does not say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -439,21 +439,7 @@ fn server_parts(server: &str) -> Result<(&str, &str), DsnError> {
 
 /// Undoes percent-encoding.
 fn decode(text: &str) -> Result<String, DsnError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-        match (digit(), digit()) {
-            (Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high * 16 + low).map_err(|_| DsnError::Invalid)?);
-            }
-            _ => return Err(DsnError::Invalid),
-        }
-    }
+    let bytes = percent::decoded(text).ok_or(DsnError::Invalid)?;
     String::from_utf8(bytes).map_err(|_| DsnError::Invalid)
 }
 

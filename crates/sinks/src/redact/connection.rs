@@ -3,6 +3,8 @@
 //! Reads generously: a string that no driver accepts still holds a password, and the error about
 //! it is just the text that must not show it.
 
+use percent_encoding::percent_decode_str;
+
 /// What a connection string tells.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
@@ -104,7 +106,9 @@ impl Parts {
 }
 
 fn add(list: &mut Vec<String>, part: &str) {
-    for form in [part.to_owned(), percent_decoded(part)] {
+    // An escape that is none stays as it is: what is no connection string is cleaned all the same.
+    let decoded = percent_decode_str(part).decode_utf8_lossy().into_owned();
+    for form in [part.to_owned(), decoded] {
         if !form.is_empty() && !list.contains(&form) {
             list.push(form);
         }
@@ -123,25 +127,6 @@ fn quoted_value(text: &str) -> (String, &str) {
         }
     }
     (value, "")
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let digit = |at: usize| char::from(*tail.get(at)?).to_digit(16);
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.extend(u8::try_from(high * 16 + low));
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -180,6 +165,11 @@ mod tests {
                 "host=/var/run user=app password='open",
                 &["open"],
                 &["/var/run", "app"],
+            ),
+            (
+                "postgres://a+b:p%ffq%zz%4@db/%%41",
+                &["p%ffq%zz%4", "p\u{fffd}q%zz%4"],
+                &["a+b", "db", "%%41", "%A"],
             ),
             ("https://s3.example.com", &[], &["s3.example.com"]),
             ("just a password", &[], &[]),

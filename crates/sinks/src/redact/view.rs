@@ -10,6 +10,7 @@ use base64::{
     alphabet::STANDARD,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
+use percent_encoding::percent_decode;
 
 /// Reads base64 from the middle of something: no padding, loose ends allowed.
 const FRAGMENT: GeneralPurpose = GeneralPurpose::new(
@@ -50,14 +51,13 @@ impl View {
 
     fn percent_decoded(&self, plus_is_blank: bool) -> View {
         self.decoded(|rest| match rest {
-            [b'%', high, low, ..] => {
-                let digits = [*high, *low];
-                let digits = std::str::from_utf8(&digits).ok()?;
-                // `from_str_radix` would take a sign.
-                if digits.starts_with('+') {
-                    return None;
+            [b'%', _, _, ..] => {
+                let mut bytes = percent_decode(&rest[..3]);
+                // One byte if it is an escape; otherwise all three come back.
+                match (bytes.next(), bytes.next()) {
+                    (Some(byte), None) => Some((vec![byte], 3)),
+                    _ => None,
                 }
-                Some((vec![u8::from_str_radix(digits, 16).ok()?], 3))
             }
             [b'+', ..] if plus_is_blank => Some((vec![b' '], 1)),
             _ => None,

@@ -1,8 +1,9 @@
 //! URLs, read the way Kubernetes reads them: absolute, or an absolute path.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use super::super::error::EvalError;
 use super::super::eval::map_of;
@@ -144,21 +145,12 @@ impl Url {
 
     /// The path with everything escaped that must be.
     fn escaped_path(&self) -> String {
-        let path = self.path.as_bytes();
-        if path.iter().all(|byte| *byte == b'%' || is_path_byte(*byte)) {
+        let mut bytes = self.path.bytes();
+        if bytes.all(|byte| byte == b'%' || is_path_byte(byte)) {
             return self.path.clone();
         }
-        let plain = unescape_bytes(path).unwrap_or_default();
-        let mut escaped = String::with_capacity(path.len());
-        for byte in plain {
-            if is_plain_path_byte(byte) {
-                escaped.push(char::from(byte));
-            } else {
-                // Writing to a string does not fail.
-                let _ = write!(escaped, "%{byte:02X}");
-            }
-        }
-        escaped
+        let plain = unescape_bytes(&self.path).unwrap_or_default();
+        percent_encode(&plain, ESCAPED_IN_PATHS).to_string()
     }
 }
 
@@ -224,14 +216,25 @@ fn split_port(host: &str) -> (&str, &str) {
     }
 }
 
-/// Bytes that may stand unescaped in a path.
-fn is_path_byte(byte: u8) -> bool {
-    is_plain_path_byte(byte) || b"!'()*[]".contains(&byte)
-}
+/// What is escaped when a path is written; and everything outside of ASCII.
+const ESCAPED_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
 
-/// Bytes that are never escaped when a path is written.
-fn is_plain_path_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte)
+/// Bytes that may stand unescaped in a path, though some would be written escaped.
+fn is_path_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@!'()*[]".contains(&byte)
 }
 
 /// The text with `%41` decoded; nothing if an escape is broken or the result is no text.
@@ -239,23 +242,47 @@ fn unescape(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }
-    let bytes = unescape_bytes(text.as_bytes())?;
+    let bytes = unescape_bytes(text)?;
     Some(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-fn unescape_bytes(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let mut plain = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(byte) = text.get(at) {
-        if *byte == b'%' {
-            let value = digit(text.get(at + 1)?)? * 16 + digit(text.get(at + 2)?)?;
-            plain.push(u8::try_from(value).ok()?);
-            at += 3;
-        } else {
-            plain.push(*byte);
-            at += 1;
+fn unescape_bytes(text: &str) -> Option<Vec<u8>> {
+    let plain: Vec<u8> = percent_decode_str(text).collect();
+    // The decoder leaves a broken escape as it is; then fewer bytes are gone than there are signs.
+    let escapes = text.matches('%').count();
+    (plain.len() + 2 * escapes == text.len()).then_some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_escaped_where_they_must_be() {
+        for (path, escaped) in [
+            ("/a+b/~c;d=e@f,g:h&i$j_k-l.m", "/a+b/~c;d=e@f,g:h&i$j_k-l.m"),
+            ("/(a)!*[b]'", "/(a)!*[b]'"),
+            ("/(a) b", "/%28a%29%20b"),
+            ("/%ff \u{e4}%7f", "/%FF%20%C3%A4%7F"),
+            ("/%25 \"<>", "/%25%20%22%3C%3E"),
+        ] {
+            let url = Url::parse(path).unwrap_or_else(|| panic!("{path} is refused"));
+            assert_eq!(url.escaped_path(), escaped, "{path}");
         }
     }
-    Some(plain)
+
+    #[test]
+    fn broken_escapes_are_refused_and_plus_signs_kept() {
+        for path in ["/%", "/%4", "/%zz", "/%4z", "/%+4", "/%%41", "/%\u{e4}"] {
+            assert!(Url::parse(path).is_none(), "{path}");
+        }
+        for (text, plain) in [
+            ("a+b", "a+b"),
+            ("%2b%2B", "++"),
+            ("%25zz", "%zz"),
+            ("%ff", "\u{fffd}"),
+        ] {
+            assert_eq!(unescape(text).as_deref(), Some(plain), "{text}");
+        }
+    }
 }

@@ -12,17 +12,17 @@ fn server(host: &Host) -> String {
 #[test]
 fn both_forms_say_the_same() {
     let forms = [
-        "postgres://us%40er:p%2Fw@db.example:6432/in%20ventory?sslmode=verify-full&statement_timeout=5s",
-        "postgresql://us%40er:p%2Fw@/in%20ventory?host=db.example&port=6432&sslmode=verify-full&statement_timeout=5s",
-        r"user=us@er password = 'p/w' host=db.example port=6432 dbname='in ventory' sslmode=verify-full statement_timeout=5s",
-        r"user=us@er password=p/w host=db.example port=6432 dbname=in\ ventory sslmode=verify-full statement_timeout=5s",
+        "postgres://us%40er:p%2Fw+%25@db.example:6432/in%20ventory?sslmode=verify-full&statement_timeout=5s",
+        "postgresql://us%40er:p%2Fw+%25@/in%20ventory?host=db.example&port=6432&sslmode=verify-full&statement_timeout=5s",
+        r"user=us@er password = 'p/w+%' host=db.example port=6432 dbname='in ventory' sslmode=verify-full statement_timeout=5s",
+        r"user=us@er password=p/w+% host=db.example port=6432 dbname=in\ ventory sslmode=verify-full statement_timeout=5s",
     ];
     for form in forms {
         let dsn = Dsn::parse(form).unwrap_or_else(|error| panic!("{form}: {error}"));
         assert_eq!(dsn.user, "us@er", "{form}");
         assert_eq!(
             dsn.password.as_ref().map(SecretText::expose),
-            Some("p/w"),
+            Some("p/w+%"),
             "{form}"
         );
         assert_eq!(
@@ -97,6 +97,8 @@ fn a_broken_string_gives_the_fixed_text() {
         "postgres://tenantuser:hunter2@tenanthost:70000/tenantdb",
         "postgres://tenantuser:%zz@tenanthost/tenantdb",
         "postgres://tenantuser:%f@tenanthost/tenantdb",
+        "postgres://tenantuser:%%41@tenanthost/tenantdb",
+        "postgres://tenantuser:%ff@tenanthost/tenantdb",
         "postgres://tenantuser:hunter2@tenanthost/tenantdb?hunter2",
         "postgres://tenantuser:hunter2@tenanthost/tenantdb?tenant-key=1",
         "postgres://tenantuser:hunter2@tenanthost/tenantdb?pool_max_conns=none",
