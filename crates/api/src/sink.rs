@@ -6,10 +6,12 @@ pub mod common;
 pub mod database;
 pub mod event;
 pub mod snapshot;
+pub mod spec;
 pub mod status;
 
 pub use common::{SinkCommon, SinkType};
 pub use database::{KollectDatabaseSink, KollectDatabaseSinkSpec};
 pub use event::{KollectEventSink, KollectEventSinkSpec};
 pub use snapshot::{KollectSnapshotSink, KollectSnapshotSinkSpec};
+pub use spec::{Otherwise, OwnSecret, SinkSpec};
 pub use status::SinkStatus;

@@ -37,7 +37,7 @@ use clap_complete::engine::ArgValueCompleter;
 use jiff::Timestamp;
 use kollect_api::rules::Object;
 use kollect_collect::plan::{TargetKey, comma_list};
-use kollect_sinks::{build::Environment, dial::Dialer};
+use kollect_sinks::{backend::Environment, dial::Dialer};
 
 use self::{
     dump::Dump,

@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::FutureExt as _;
 use kollect_api::InventoryId;
 use kollect_api::sink::SinkType;
-use kollect_sinks::{Delivery, Receipt, Sink, SinkError};
+use kollect_sinks::{Delivery, Receipt, SinkError};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout},
@@ -49,16 +49,16 @@ impl Calls {
     pub async fn deliver(
         &self,
         source: &SinkSource,
-        sink: &dyn Sink,
         delivery: &Delivery,
     ) -> Result<Receipt, SinkError> {
+        let sink = self.pool.acquire(source).await?;
         let _permit = self.permits.acquire().await;
         self.check()?;
         self.pool.admit(source)?;
         let begun = Instant::now();
         let result = self.contained(source, sink.deliver(delivery)).await;
         self.observer
-            .delivered(sink.sink_type(), begun.elapsed(), result.as_ref());
+            .delivered(source.spec.sink_type(), begun.elapsed(), result.as_ref());
         result
     }
 
@@ -68,9 +68,9 @@ impl Calls {
         source: &SinkSource,
         inventory: &InventoryId,
     ) -> Result<Receipt, SinkError> {
+        let sink = self.pool.acquire(source).await?;
         let _permit = self.permits.acquire().await;
         self.check()?;
-        let sink = self.pool.acquire(source)?;
         self.pool.admit(source)?;
         self.contained(source, sink.retire(inventory)).await
     }

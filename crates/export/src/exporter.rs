@@ -12,9 +12,8 @@ use std::{
 
 use jiff::Timestamp;
 use kollect_api::InventoryId;
-use kollect_api::reference::SinkFamily;
 use kollect_collect::store::{Revision, Store, Subscription, Taken};
-use kollect_sinks::{Appetite, Delivery, Receipt, SinkError};
+use kollect_sinks::{Delivery, Demand, Receipt, SinkError};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -65,9 +64,9 @@ pub struct Exporter {
     lanes: Vec<Lane>,
     retiring: BTreeMap<SinkKey, Retiring>,
     under_way: JoinSet<Ended>,
-    /// The sinks that a delivery is under way to. A lane that comes back must wait for one that
-    /// its predecessor began.
-    delivering: BTreeSet<SinkKey>,
+    /// The sinks that a delivery or a clean-up is under way at: one at a time. Whoever comes back,
+    /// as a lane or as a clean-up, waits for what its predecessor began.
+    busy: BTreeSet<SinkKey>,
     survey: Option<(Stand, Survey)>,
     surveying: bool,
     survey_not_before: Instant,
@@ -78,7 +77,6 @@ pub struct Exporter {
 #[derive(Debug)]
 struct Retiring {
     order: SinkOrder,
-    under_way: bool,
     failures: u32,
     not_before: Instant,
     state: RetireState,
@@ -120,7 +118,7 @@ impl Exporter {
             lanes: Vec::new(),
             retiring: BTreeMap::new(),
             under_way: JoinSet::new(),
-            delivering: BTreeSet::new(),
+            busy: BTreeSet::new(),
             survey: None,
             surveying: false,
             survey_not_before: now,
@@ -270,20 +268,13 @@ impl Exporter {
         let now = self.moment();
         let wall = Timestamp::now();
         let lane = &mut self.lanes[at];
-        if self.delivering.contains(&lane.order.key) {
+        if self.busy.contains(&lane.order.key) {
             return;
         }
         let Some(source) = lane.source().map(Arc::clone) else {
             return;
         };
-        let sink = match self.calls.pool.acquire(&source) {
-            Ok(sink) => sink,
-            Err(error) => {
-                lane.refuse(attempt, error, now, jitter());
-                return;
-            }
-        };
-        if attempt.since.is_none() || sink.appetite() == Appetite::Everything {
+        if attempt.since.is_none() || source.demand == Demand::Documents {
             lane.subscription.start_over();
         }
         // Before taking: a change that comes in between must count as not delivered.
@@ -307,7 +298,7 @@ impl Exporter {
             revision,
         };
         let order = &self.order;
-        let Some(content) = rows::content(&self.store, &order.scope, order.dedupe, taken) else {
+        let Some(rows) = rows::of_delivery(&self.store, &order.scope, order.dedupe, taken) else {
             return;
         };
         lane.begin(attempt, stand, now, wall);
@@ -315,13 +306,13 @@ impl Exporter {
             inventory: order.inventory.clone(),
             generation: order.generation,
             at: wall,
-            content,
-            max_document_bytes: lane.order.max_document_bytes.map(NonZeroU64::get),
+            rows,
+            documents: lane.order.documents.clone(),
         };
         let (calls, key) = (Arc::clone(&self.calls), lane.order.key.clone());
-        self.delivering.insert(key.clone());
+        self.busy.insert(key.clone());
         self.under_way.spawn(async move {
-            let result = calls.deliver(&source, &*sink, &delivery).await;
+            let result = calls.deliver(&source, &delivery).await;
             Ended::Delivery(key, result)
         });
     }
@@ -331,7 +322,7 @@ impl Exporter {
         let now = self.moment();
         match ended {
             Ok(Ended::Delivery(key, result)) => {
-                self.delivering.remove(&key);
+                self.busy.remove(&key);
                 let inventory = &self.order.inventory;
                 match &result {
                     Ok(receipt) => tracing::debug!(
@@ -347,6 +338,7 @@ impl Exporter {
                 }
             }
             Ok(Ended::Retirement(key, result)) => {
+                self.busy.remove(&key);
                 if let Some(retiring) = self.retiring.get_mut(&key) {
                     retiring.end(&self.order.inventory, result.map(|_| ()));
                 }
@@ -371,8 +363,7 @@ impl Exporter {
         let mut wake = None;
         for (key, retiring) in &mut self.retiring {
             // A delivery under way to a sink of this name may still add what is to go.
-            let busy = retiring.under_way || self.delivering.contains(key);
-            if busy || retiring.state == RetireState::Done {
+            if self.busy.contains(key) || retiring.state == RetireState::Done {
                 continue;
             }
             if retiring.not_before > now {
@@ -381,7 +372,7 @@ impl Exporter {
             }
             match &retiring.order.source {
                 Source::Ready(source) => {
-                    retiring.under_way = true;
+                    self.busy.insert(key.clone());
                     let (calls, source) = (Arc::clone(&self.calls), Arc::clone(source));
                     let (key, inventory) = (key.clone(), self.order.inventory.clone());
                     self.under_way.spawn(async move {
@@ -416,7 +407,7 @@ impl Exporter {
         let first = self.survey.is_none();
         if !first {
             // Deliveries first: what they bring is what people wait for.
-            let quiet = self.delivering.is_empty();
+            let quiet = self.busy.is_empty();
             let pause = if quiet {
                 Duration::ZERO
             } else {
@@ -436,8 +427,11 @@ impl Exporter {
             .order
             .deliver
             .iter()
-            .filter(|sink| sink.key.family == SinkFamily::Snapshot)
-            .map(|sink| sink.max_document_bytes)
+            .filter(|sink| match &sink.source {
+                Source::Ready(source) => source.demand == Demand::Documents,
+                Source::Reading | Source::Held(_) => false,
+            })
+            .map(|sink| sink.documents.max_bytes)
             .collect();
         sizes.sort_unstable();
         sizes.dedup();
@@ -485,7 +479,6 @@ impl Retiring {
     fn new(order: SinkOrder) -> Self {
         Self {
             order,
-            under_way: false,
             failures: 0,
             not_before: Instant::now(),
             state: RetireState::UnderWay,
@@ -493,7 +486,6 @@ impl Retiring {
     }
 
     fn end(&mut self, inventory: &InventoryId, result: Result<(), SinkError>) {
-        self.under_way = false;
         match result {
             Ok(()) => self.state = RetireState::Done,
             Err(error) => {

@@ -6,16 +6,15 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kollect_api::reference::SinkFamily;
 use kollect_collect::store::{Revision, Subscription};
-use kollect_sinks::SinkError;
+use kollect_sinks::{Demand, SinkError};
 
 use crate::{
     Moment,
     order::{SinkOrder, SinkSource, Source},
     report::{Export, LaneReport, LaneState},
     retry::{FailureClass, Jitter},
-    schedule::{Attempt, Content, Schedule, Verdict, Wanted},
+    schedule::{Attempt, ContentVersion, Schedule, Verdict, Wanted},
     survey::Survey,
 };
 
@@ -54,8 +53,8 @@ pub(crate) struct Stand {
 }
 
 impl Stand {
-    fn content(self) -> Content {
-        Content(u128::from(self.selection) << 64 | u128::from(self.revision.number()))
+    fn content(self) -> ContentVersion {
+        ContentVersion(u128::from(self.selection) << 64 | u128::from(self.revision.number()))
     }
 }
 
@@ -98,10 +97,10 @@ impl Lane {
             return;
         };
         let interval = self.order.interval;
-        let trusted = !interval.is_zero() && interval <= LONGEST_TRUST;
-        let documents = self.order.key.family == SinkFamily::Snapshot;
-        let same =
-            survey.checksum_of(documents, self.order.max_document_bytes) == Some(&*resume.checksum);
+        let trusted = !interval.is_zero()
+            && interval <= LONGEST_TRUST
+            && self.demand() != Some(Demand::Stream);
+        let same = self.checksum_in(survey) == Some(&*resume.checksum);
         if trusted && same {
             let age = wall.duration_since(resume.at);
             let age = Duration::try_from(age).unwrap_or_default();
@@ -199,20 +198,6 @@ impl Lane {
         }
     }
 
-    /// Notes a failure that happened before anything was sent.
-    pub(crate) fn refuse(
-        &mut self,
-        attempt: Attempt,
-        error: SinkError,
-        now: Moment,
-        jitter: Jitter,
-    ) {
-        self.schedule.begin(attempt, now);
-        self.schedule.failed(class(&error), now, jitter);
-        self.failure = Some(error);
-        self.forget();
-    }
-
     /// What the sink holds is not known any more.
     fn forget(&mut self) {
         self.holds = None;
@@ -221,14 +206,23 @@ impl Lane {
 
     /// Learns the checksum of what the sink holds, if the survey is about just that.
     pub(crate) fn learn(&mut self, survey: &Survey, stand: Stand) {
+        let checksum = self.checksum_in(survey).map(str::to_owned);
         if self.holds == Some(stand)
             && let Some(export) = &mut self.last_export
         {
-            let documents = self.order.key.family == SinkFamily::Snapshot;
-            export.checksum = survey
-                .checksum_of(documents, self.order.max_document_bytes)
-                .map(str::to_owned);
+            export.checksum = checksum;
         }
+    }
+
+    /// What identifies the content of a survey for this sink.
+    fn checksum_in<'s>(&self, survey: &'s Survey) -> Option<&'s str> {
+        let documents = self.demand() == Some(Demand::Documents);
+        survey.checksum_of(documents, self.order.documents.max_bytes)
+    }
+
+    /// What the sink wants to be given, if it is known which sink it is.
+    pub(crate) fn demand(&self) -> Option<Demand> {
+        self.source().map(|source| source.demand)
     }
 
     pub(crate) fn report(&self, stand: Stand, open: bool) -> LaneReport {

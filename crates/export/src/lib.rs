@@ -36,7 +36,7 @@ pub use order::{Order, SinkOrder, SinkSource};
 pub use pool::Pool;
 pub use report::Report;
 pub use retry::{FailureClass, Jitter};
-pub use schedule::{Attempt, Configuration, Content, Schedule, Verdict, Wanted};
+pub use schedule::{Attempt, Configuration, ContentVersion, Schedule, Verdict, Wanted};
 
 /// A point in time, as the distance from a fixed start that the caller chooses.
 pub type Moment = std::time::Duration;

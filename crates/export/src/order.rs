@@ -3,13 +3,12 @@
 //! An order is a plain value that says everything about one inventory's exports as of now. Whoever
 //! gives orders (the operator) decides what is allowed and who is meant; the exporter does it.
 
-use std::{num::NonZeroU64, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kollect_api::InventoryId;
-use kollect_api::{SinkKey, inventory::Dedupe};
+use kollect_api::{InventoryId, SinkKey, inventory::Dedupe, sink::SinkSpec};
 use kollect_collect::store::RowSelection;
-use kollect_sinks::{SinkError, SinkSpec, credentials::Materials};
+use kollect_sinks::{Demand, DocumentOptions, SinkError, credentials::Materials};
 
 use crate::schedule::Configuration;
 
@@ -24,6 +23,8 @@ pub struct SinkSource {
     pub version: u128,
     /// The configuration.
     pub spec: Arc<SinkSpec>,
+    /// What the sink wants to be given.
+    pub demand: Demand,
     /// The credentials.
     pub materials: Arc<Materials>,
 }
@@ -39,8 +40,8 @@ pub struct SinkOrder {
     pub configuration: Configuration,
     /// How often accepted rows are delivered again; zero for never.
     pub interval: Duration,
-    /// The size above which documents are split.
-    pub max_document_bytes: Option<NonZeroU64>,
+    /// How rows become documents.
+    pub documents: DocumentOptions,
     /// What an earlier process says it delivered.
     pub resume: Option<Resume>,
 }

@@ -1,8 +1,8 @@
-//! Live sinks, one per sink object, shared by all inventories that use it.
+//! Live sinks, shared by all inventories.
 //!
-//! A sink is built once and used until its spec or one of its Secrets changes, the object goes, or
-//! nobody has used it for two days. Building does no I/O, so it happens under the lock and never
-//! twice. A sink that is replaced lives on until the last delivery that uses it has ended.
+//! A sink is opened once for each version of its object and Secrets, outside any lock: whoever wants
+//! it at the same time waits for the same opening, and nobody else waits at all. A sink that is
+//! replaced lives on until the last delivery that uses it has ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,30 +10,35 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use kollect_sinks::{
     Sink, SinkError,
-    build::{Environment, build},
+    backend::{self, Environment, SinkSeed},
 };
-use tokio::time::Instant;
+use tokio::{sync::OnceCell, time::Instant};
 
 use crate::{Moment, breaker::Breaker, order::SinkSource};
 
 /// Twice the longest interval there is.
 const IDLE: Duration = Duration::from_hours(48);
 
-/// Makes sinks. The operator's way is [`build`]; tests have theirs.
-pub type Builder = dyn Fn(&SinkSource) -> Result<Arc<dyn Sink>, SinkError> + Send + Sync;
+/// What becomes of opening a sink.
+pub type Opened = Result<Arc<dyn Sink>, SinkError>;
+
+/// Opens sinks. The operator's way is [`backend::open`]; tests have theirs.
+type Opener = dyn Fn(&SinkSource) -> BoxFuture<'static, Opened> + Send + Sync;
 
 /// Live sinks.
 pub struct Pool {
-    builder: Box<Builder>,
+    opener: Box<Opener>,
     epoch: Instant,
     entries: Mutex<BTreeMap<String, Entry>>,
 }
 
 struct Entry {
     version: u128,
-    sink: Arc<dyn Sink>,
+    /// Empty until it is opened; an opening that failed leaves it empty.
+    sink: Arc<OnceCell<Arc<dyn Sink>>>,
     breaker: Breaker,
     used: Instant,
 }
@@ -41,30 +46,38 @@ struct Entry {
 impl Pool {
     /// Sinks that live in this environment.
     pub fn new(environment: Environment) -> Self {
-        Self::with_builder(move |source| {
-            build(
-                &source.key.name,
-                &source.key.namespace,
-                &source.spec,
-                (*source.materials).clone(),
-                &environment,
-            )
+        let environment = Arc::new(environment);
+        Self::with_opener(move |source| {
+            let environment = Arc::clone(&environment);
+            let seed = SinkSeed {
+                key: source.key.clone(),
+                spec: Arc::clone(&source.spec),
+                materials: (*source.materials).clone(),
+            };
+            Box::pin(async move { backend::open(seed, &environment).await })
         })
     }
 
-    /// Sinks that `builder` makes.
-    pub fn with_builder(
-        builder: impl Fn(&SinkSource) -> Result<Arc<dyn Sink>, SinkError> + Send + Sync + 'static,
+    /// Sinks that `opener` opens.
+    pub fn with_opener(
+        opener: impl Fn(&SinkSource) -> BoxFuture<'static, Opened> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            builder: Box::new(builder),
+            opener: Box::new(opener),
             epoch: Instant::now(),
             entries: Mutex::default(),
         }
     }
 
     /// The live sink of an object as it is configured now.
-    pub fn acquire(&self, source: &SinkSource) -> Result<Arc<dyn Sink>, SinkError> {
+    pub async fn acquire(&self, source: &SinkSource) -> Opened {
+        let cell = self.cell(source);
+        let sink = cell.get_or_try_init(|| (self.opener)(source)).await?;
+        Ok(Arc::clone(sink))
+    }
+
+    /// The place of a sink, new if its configuration is.
+    fn cell(&self, source: &SinkSource) -> Arc<OnceCell<Arc<dyn Sink>>> {
         let now = Instant::now();
         let mut entries = self.entries();
         entries.retain(|_, entry| now.duration_since(entry.used) < IDLE);
@@ -72,23 +85,23 @@ impl Pool {
             && entry.version == source.version
         {
             entry.used = now;
-            return Ok(Arc::clone(&entry.sink));
+            return Arc::clone(&entry.sink);
         }
-        let sink = (self.builder)(source)?;
         let entry = Entry {
             version: source.version,
-            sink: Arc::clone(&sink),
+            sink: Arc::default(),
             // What made the old configuration fail says nothing about the new one.
             breaker: Breaker::default(),
             used: now,
         };
+        let sink = Arc::clone(&entry.sink);
         entries.insert(source.uid.clone(), entry);
-        Ok(sink)
+        sink
     }
 
     /// A sink of its own for a probe, so that a probe says something about now.
-    pub fn build(&self, source: &SinkSource) -> Result<Arc<dyn Sink>, SinkError> {
-        (self.builder)(source)
+    pub async fn open(&self, source: &SinkSource) -> Opened {
+        (self.opener)(source).await
     }
 
     /// Whether the backend may be tried now. A backend that keeps failing is left alone for a

@@ -5,30 +5,32 @@ use std::sync::Arc;
 use kollect_api::inventory::Dedupe;
 use kollect_collect::store::{RowSelection, Store, Taken};
 use kollect_inventory::{Delta, Rollup, Row, rollup};
-use kollect_sinks::Content;
+use kollect_sinks::DeliveryRows;
 
 /// The rows of a delivery.
-pub(crate) fn content(
+pub(crate) fn of_delivery(
     store: &Store,
     scope: &RowSelection,
     dedupe: Dedupe,
     taken: Taken,
-) -> Option<Content> {
+) -> Option<DeliveryRows> {
     match taken {
         Taken::Waiting(_) | Taken::Nothing => None,
         Taken::Everything(snapshot, _) if dedupe == Dedupe::KeepAll => {
-            Some(Content::Everything(snapshot))
+            Some(DeliveryRows::All(snapshot))
         }
         Taken::Everything(snapshot, _) => {
             let rollup = Rollup::new(snapshot.rows().iter().cloned(), dedupe);
-            Some(Content::Everything(rollup.rows().clone()))
+            Some(DeliveryRows::All(rollup.rows().clone()))
         }
         Taken::Changes(delta, _) if dedupe == Dedupe::KeepAll => {
-            Some(Content::Changes(Arc::new(delta)))
+            Some(DeliveryRows::Changes(Arc::new(delta)))
         }
         Taken::Changes(delta, _) => {
             let find = |row: &Row| store.find(scope, row.origin().namespace(), row.name());
-            Some(Content::Changes(Arc::new(merged(&delta, dedupe, find))))
+            Some(DeliveryRows::Changes(Arc::new(merged(
+                &delta, dedupe, find,
+            ))))
         }
     }
 }

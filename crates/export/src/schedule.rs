@@ -24,7 +24,7 @@ use crate::{
 
 /// Identifies content: equal values mean equal rows. A fingerprint or a revision will do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Content(pub u128);
+pub struct ContentVersion(pub u128);
 
 /// Identifies everything else that an export depends on: generations of inventory and sink,
 /// revisions of the Secrets, identity of both objects. A change means a full export.
@@ -35,7 +35,7 @@ pub struct Configuration(pub u128);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// The current content.
-    pub content: Content,
+    pub content: ContentVersion,
     /// The current configuration.
     pub configuration: Configuration,
     /// How often accepted content is delivered again; zero for never.
@@ -48,11 +48,11 @@ pub struct Wanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     /// The content to deliver.
-    pub content: Content,
+    pub content: ContentVersion,
     /// The configuration to deliver it with.
     pub configuration: Configuration,
     /// What the sink is known to hold, if it is known for certain; only then is a delta enough.
-    pub since: Option<Content>,
+    pub since: Option<ContentVersion>,
 }
 
 /// What to do now.
@@ -69,7 +69,7 @@ const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Accepted {
-    content: Content,
+    content: ContentVersion,
     configuration: Configuration,
     /// When the export that delivered it began.
     at: Moment,
@@ -96,7 +96,7 @@ pub struct Schedule {
 impl Schedule {
     /// A schedule that takes over from an earlier process: the sink accepted this content with this
     /// configuration at this moment.
-    pub fn resume(content: Content, configuration: Configuration, at: Moment) -> Self {
+    pub fn resume(content: ContentVersion, configuration: Configuration, at: Moment) -> Self {
         let accepted = Accepted {
             content,
             configuration,
@@ -237,7 +237,7 @@ mod tests {
 
     fn wanted(content: u128, interval: u64) -> Wanted {
         Wanted {
-            content: Content(content),
+            content: ContentVersion(content),
             configuration: Configuration(1),
             interval: Duration::from_secs(interval),
             open: true,
@@ -262,7 +262,11 @@ mod tests {
             Verdict::Wait(Some(at(30)))
         );
         let changed = deliver(&mut schedule, &wanted(2, 30), 5);
-        assert_eq!(changed.since, Some(Content(1)), "a change is a delta");
+        assert_eq!(
+            changed.since,
+            Some(ContentVersion(1)),
+            "a change is a delta"
+        );
         assert_eq!(
             schedule.verdict(&wanted(2, 30), at(30)),
             Verdict::Wait(Some(at(35)))
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_restart_does_not_deliver_unchanged_content_again() {
-        let schedule = Schedule::resume(Content(1), Configuration(1), at(0));
+        let schedule = Schedule::resume(ContentVersion(1), Configuration(1), at(0));
         assert_eq!(
             schedule.verdict(&wanted(1, 30), at(8)),
             Verdict::Wait(Some(at(30)))
@@ -382,7 +386,7 @@ mod tests {
         schedule.succeeded();
         assert_eq!(
             deliver(&mut schedule, &wanted(4, 30), 4).since,
-            Some(Content(2))
+            Some(ContentVersion(2))
         );
     }
 }

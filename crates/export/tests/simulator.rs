@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use kollect_export::{
-    Configuration, Content, FailureClass, Jitter, Moment, Schedule, Verdict, Wanted,
+    Configuration, ContentVersion, FailureClass, Jitter, Moment, Schedule, Verdict, Wanted,
 };
 use proptest::{prelude::*, strategy::ValueTree as _};
 
@@ -49,7 +49,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 #[derive(Debug, Clone, Copy)]
 struct Call {
     began: Moment,
-    content: Content,
+    content: ContentVersion,
     configuration: Configuration,
     accepted: bool,
 }
@@ -63,8 +63,8 @@ struct World {
     ends: Option<(Moment, bool)>,
     calls: Vec<Call>,
     /// What the sink holds: content of the last accepted full export or applied delta.
-    held: Option<Content>,
-    status: Option<(Content, Configuration, Moment)>,
+    held: Option<ContentVersion>,
+    status: Option<(ContentVersion, Configuration, Moment)>,
     verdicts_without_progress: u32,
     random: u64,
 }
@@ -74,7 +74,7 @@ impl World {
         Self {
             now: Moment::ZERO,
             wanted: Wanted {
-                content: Content(0),
+                content: ContentVersion(0),
                 configuration: Configuration(0),
                 interval: Duration::from_secs(30),
                 open: false,
@@ -92,7 +92,7 @@ impl World {
 
     fn happen(&mut self, happening: &Happening) {
         match happening {
-            Happening::Content(content) => self.wanted.content = Content(*content),
+            Happening::Content(content) => self.wanted.content = ContentVersion(*content),
             Happening::Configuration(configuration) => {
                 self.wanted.configuration = Configuration(*configuration);
             }
@@ -195,7 +195,7 @@ impl World {
     }
 
     /// No identical re-export beyond the interval, and retries keep their distance.
-    fn check_call(&self, content: Content, configuration: Configuration) {
+    fn check_call(&self, content: ContentVersion, configuration: Configuration) {
         let Some(last) = self.calls.last() else {
             return;
         };
@@ -245,11 +245,11 @@ proptest! {
 
         // And then a change arrives at once, as a delta on what is there.
         let calls = world.calls.len();
-        world.wanted.content = Content(99);
+        world.wanted.content = ContentVersion(99);
         let until = world.now;
         world.run(until);
         prop_assert_eq!(world.calls.len(), calls + 1);
-        prop_assert_eq!(world.calls[calls].content, Content(99));
+        prop_assert_eq!(world.calls[calls].content, ContentVersion(99));
     }
 }
 

@@ -3,10 +3,9 @@
 //! Rendered from made-up rows; no backend is asked.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kollect_api::sink::status::{
-    GitPreview, KafkaPreview, MongodbPreview, PostgresPreview, Preview,
-};
-use kollect_sinks::{SinkSpec, git, layout, postgres};
+use kollect_api::sink::SinkSpec;
+use kollect_api::sink::status::Preview;
+use kollect_sinks::backend;
 
 /// A preview, the same one again if nothing about it changed.
 pub fn render(spec: &SinkSpec, sink: &str, previous: Option<&Preview>, now: &Time) -> Preview {
@@ -24,45 +23,7 @@ pub fn render(spec: &SinkSpec, sink: &str, previous: Option<&Preview>, now: &Tim
 }
 
 fn rendered(spec: &SinkSpec, sink: &str, at: &Time) -> Preview {
-    let mut preview = layout::preview::preview(spec);
-    match spec {
-        SinkSpec::Database(database) => {
-            preview.postgres = database.postgres.as_ref().map(|table| PostgresPreview {
-                expected_ddl: Some(postgres::expected_ddl(table)),
-            });
-            if let Some(mongodb) = &database.mongodb {
-                let keys = [
-                    "inventory_namespace",
-                    "inventory_name",
-                    "target_name",
-                    "source_uid",
-                ];
-                preview.mongodb = Some(MongodbPreview {
-                    expected_index_keys: keys.map(str::to_owned).to_vec(),
-                });
-                preview.warnings.push(format!(
-                    "mongodb: documents upserted into {}.{}",
-                    mongodb.database, mongodb.collection
-                ));
-            }
-        }
-        SinkSpec::Event(event) => {
-            preview.kafka = event.kafka.as_ref().map(|kafka| KafkaPreview {
-                topic: Some(kafka.topic.clone()),
-            });
-        }
-        SinkSpec::Snapshot(snapshot) if spec.sink_type().is_git() => {
-            let settings = snapshot.git.clone().unwrap_or_default();
-            let path = preview.object_path.as_deref().unwrap_or_default();
-            let message = git::sample_message(&settings, spec.cluster(), sink, path, at.0);
-            preview.git = message.map(|(subject, body)| GitPreview {
-                sample_commit_subject: Some(subject),
-                sample_commit_body: body,
-            });
-        }
-        SinkSpec::Snapshot(_) => {}
-    }
-    preview
+    backend::preview(spec, sink, at.0)
 }
 
 #[cfg(test)]

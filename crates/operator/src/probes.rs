@@ -80,7 +80,7 @@ impl Prober {
         let _permit = self.permits.acquire().await;
         let pool: &Pool = &self.calls.pool;
         let probe = async {
-            let sink = pool.build(source)?;
+            let sink = pool.open(source).await?;
             // A task of its own, so that a panic stays there.
             let probe = tokio::spawn(async move { sink.probe().await });
             let abort = AbortOnDrop(probe.abort_handle());

@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use kollect_api::rules;
 use kollect_collect::store::Store;
 use kollect_export::{Calls, Pool};
-use kollect_sinks::{build::Environment, dial::Dialer, git};
+use kollect_sinks::{backend::Environment, dial::Dialer, git};
 use kube::Client;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use kollect_api::SinkKey;
+use kollect_api::sink::SinkSpec;
 use kollect_api::{
     condition::{Condition, ConditionStatus},
     effective,
@@ -14,7 +15,7 @@ use kollect_api::{
 };
 use kollect_export::SinkSource;
 use kollect_sinks::{
-    SinkError, SinkSpec,
+    SinkError, backend,
     credentials::{self, Wanted},
 };
 use kollect_watch::InterruptionClass;
@@ -236,6 +237,7 @@ impl SinkObjects {
                 key: sink.key.clone(),
                 uid: sink.meta.uid.clone().unwrap_or_default(),
                 version: truncated(version),
+                demand: backend::demand(&sink.spec),
                 spec: Arc::clone(&sink.spec),
                 materials: Arc::new(materials),
             })),

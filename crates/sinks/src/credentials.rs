@@ -13,14 +13,13 @@ use kollect_api::{
     meta::SYSTEM_NAMESPACE,
     reference::SecretReference,
     rules::{Settings, secret_namespace},
-    sink::SinkType,
+    sink::{Otherwise, SinkSpec},
 };
 
 use crate::{
     error::SinkError,
     redact::Redaction,
     secret::{SecretData, SecretText},
-    spec::SinkSpec,
     tls,
 };
 
@@ -92,7 +91,7 @@ pub fn wanted(spec: &SinkSpec, sink_namespace: &str) -> Vec<Wanted> {
     });
     [
         (Role::Common, common.secret_ref.as_ref()),
-        (Role::Backend, backend_reference(spec)),
+        (Role::Backend, spec.own_secret().reference),
         (Role::Authority, authority),
     ]
     .into_iter()
@@ -145,7 +144,7 @@ pub fn materials(
     let own = found.remove(&Role::Backend);
     let common = found
         .remove(&Role::Common)
-        .filter(|_| uses_common(spec.sink_type()));
+        .filter(|_| spec.own_secret().otherwise == Otherwise::Common);
     let credentials = own.or(common).map(|(_, data)| data).unwrap_or_default();
     Ok(Materials {
         credentials,
@@ -156,37 +155,23 @@ pub fn materials(
 
 /// Mistakes that no Secret can mend.
 fn check(spec: &SinkSpec) -> Result<(), SinkError> {
-    let database = match spec {
-        SinkSpec::Database(database) => Some(database),
-        SinkSpec::Snapshot(_) | SinkSpec::Event(_) => None,
-    };
-    let needed = match spec.sink_type() {
-        SinkType::Postgres => Some((
-            "postgres",
-            database
-                .and_then(|database| database.postgres.as_ref())
-                .map(|block| &block.database_ref),
-        )),
-        SinkType::Mongodb => Some((
-            "mongodb",
-            database
-                .and_then(|database| database.mongodb.as_ref())
-                .map(|block| &block.database_ref),
-        )),
-        _ => None,
-    };
-    match needed {
-        Some((block, None)) => {
-            return Err(SinkError::terminal(format!(
-                "{block} sink requires spec.{block}"
-            )));
+    let own = spec.own_secret();
+    if own.otherwise == Otherwise::Nothing {
+        let block = spec.sink_type();
+        match own.reference {
+            None => {
+                return Err(SinkError::terminal(format!(
+                    "{block} sink requires spec.{block}"
+                )));
+            }
+            Some(reference) if reference.name.trim().is_empty() => {
+                let field = own.field;
+                return Err(SinkError::terminal(format!(
+                    "{block} sink requires {field}"
+                )));
+            }
+            Some(_) => {}
         }
-        Some((block, Some(reference))) if reference.name.trim().is_empty() => {
-            return Err(SinkError::terminal(format!(
-                "{block} sink requires spec.{block}.databaseRef"
-            )));
-        }
-        _ => {}
     }
     let Some(tls) = &spec.common().tls else {
         return Ok(());
@@ -201,7 +186,7 @@ fn check(spec: &SinkSpec) -> Result<(), SinkError> {
         ));
     }
     let inline = tls.ca_bundle.as_ref().is_some_and(|pem| !pem.0.is_empty());
-    if inline && matches!(spec.sink_type(), SinkType::Git | SinkType::Gitlab) {
+    if inline && spec.sink_type().is_git() {
         return Err(SinkError::terminal(
             "spec.tls.caBundle and spec.tls.caSecretRef are both set; give one of them",
         ));
@@ -246,56 +231,11 @@ fn authority(
     Ok(Some(pem.to_vec()))
 }
 
-/// The reference of the backend's own block. GitLab takes it only in place of a missing
-/// `spec.secretRef`.
-fn backend_reference(spec: &SinkSpec) -> Option<&SecretReference> {
-    match spec {
-        SinkSpec::Snapshot(snapshot) => {
-            let own = snapshot.git.as_ref()?.auth.as_ref()?.secret_ref.as_ref();
-            let has_common = snapshot
-                .common
-                .secret_ref
-                .as_ref()
-                .is_some_and(|reference| !reference.name.trim().is_empty());
-            own.filter(|_| match spec.sink_type() {
-                SinkType::Git => true,
-                SinkType::Gitlab => !has_common,
-                _ => false,
-            })
-        }
-        SinkSpec::Database(database) => match spec.sink_type() {
-            SinkType::Postgres => Some(&database.postgres.as_ref()?.database_ref),
-            SinkType::Mongodb => Some(&database.mongodb.as_ref()?.database_ref),
-            SinkType::Bigquery => database.bigquery.as_ref()?.secret_ref.as_ref(),
-            _ => None,
-        },
-        SinkSpec::Event(event) => match spec.sink_type() {
-            SinkType::Kafka => event.kafka.as_ref()?.secret_ref.as_ref(),
-            SinkType::Nats => event.nats.as_ref()?.secret_ref.as_ref(),
-            _ => None,
-        },
-    }
-}
-
-/// Whether `spec.secretRef` may stand in for the backend's own reference. Databases have a
-/// reference of their own for everything: a required one, or the credentials of the environment.
-fn uses_common(sink_type: SinkType) -> bool {
-    !matches!(
-        sink_type,
-        SinkType::Postgres | SinkType::Mongodb | SinkType::Bigquery
-    )
-}
-
 fn field(spec: &SinkSpec, role: Role) -> &'static str {
-    match (role, spec.sink_type()) {
-        (Role::Authority, _) => "spec.tls.caSecretRef",
-        (Role::Backend, SinkType::Git | SinkType::Gitlab) => "spec.git.auth.secretRef",
-        (Role::Backend, SinkType::Postgres) => "spec.postgres.databaseRef",
-        (Role::Backend, SinkType::Mongodb) => "spec.mongodb.databaseRef",
-        (Role::Backend, SinkType::Bigquery) => "spec.bigquery.secretRef",
-        (Role::Backend, SinkType::Kafka) => "spec.kafka.secretRef",
-        (Role::Backend, SinkType::Nats) => "spec.nats.secretRef",
-        (Role::Common, _) | (Role::Backend, SinkType::S3 | SinkType::Gcs) => "spec.secretRef",
+    match role {
+        Role::Authority => "spec.tls.caSecretRef",
+        Role::Backend => spec.own_secret().field,
+        Role::Common => "spec.secretRef",
     }
 }
 

@@ -48,16 +48,18 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use kollect_api::sink::SinkType;
+use kollect_api::sink::{
+    SinkSpec, SinkType,
+    status::{GitPreview, Preview},
+};
 use kollect_inventory::{Delta, Snapshot};
 
 use crate::{
-    build::Environment,
+    backend::{Backend, Environment, SinkSeed},
     credentials::Materials,
     error::SinkError,
     layout::Layout,
-    sink::{Appetite, Content, Delivery, Receipt, Sink},
-    spec::SinkSpec,
+    sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
 };
 use kollect_api::InventoryId;
 
@@ -68,8 +70,57 @@ use self::{
     settings::OnDelete,
 };
 
-pub use message::sample as sample_message;
 pub use root::{VARIABLE as MIRROR_DIRECTORY_VARIABLE, default_root};
+
+/// Git repositories, on GitLab too.
+pub(crate) struct GitBackend;
+
+#[async_trait]
+impl Backend for GitBackend {
+    fn types(&self) -> &'static [SinkType] {
+        &[SinkType::Git, SinkType::Gitlab]
+    }
+
+    /// A tree of files can be changed file by file; everything else is written as a whole.
+    fn demand(&self, spec: &SinkSpec) -> Demand {
+        Layout::new(spec).map_or(Demand::Documents, |layout| demand(&layout))
+    }
+
+    async fn open(
+        &self,
+        seed: SinkSeed,
+        environment: &Environment,
+    ) -> Result<Arc<dyn Sink>, SinkError> {
+        let SinkSeed {
+            key,
+            spec,
+            materials,
+        } = seed;
+        let sink = GitSink::new(&key.name, &key.namespace, &spec, &materials, environment)?;
+        Ok(Arc::new(sink))
+    }
+
+    fn preview(&self, spec: &SinkSpec, sink: &str, at: Timestamp, preview: &mut Preview) {
+        let SinkSpec::Snapshot(snapshot) = spec else {
+            return;
+        };
+        let settings = snapshot.git.clone().unwrap_or_default();
+        let path = preview.object_path.as_deref().unwrap_or_default();
+        let message = message::sample(&settings, spec.cluster(), sink, path, at);
+        preview.git = message.map(|(subject, body)| GitPreview {
+            sample_commit_subject: Some(subject),
+            sample_commit_body: body,
+        });
+    }
+}
+
+fn demand(layout: &Layout) -> Demand {
+    if layout.needs_everything() {
+        Demand::Documents
+    } else {
+        Demand::Changes
+    }
+}
 
 /// A sink that writes files to a branch of a Git repository.
 pub struct GitSink {
@@ -119,7 +170,7 @@ impl GitSink {
     async fn everything(&self, delivery: &Delivery, rows: &Snapshot) -> Result<Receipt, GitError> {
         let proposal = Arc::new(SnapshotProposal::new(&self.story, delivery, rows));
         let published = self.publish(&proposal).await?;
-        if self.appetite() == Appetite::Changes
+        if self.demand() == Demand::Changes
             && let Some(kept) = proposal.kept()
         {
             self.keep(&delivery.inventory, kept);
@@ -178,22 +229,14 @@ fn receipt(published: &Published) -> Receipt {
 
 #[async_trait]
 impl Sink for GitSink {
-    fn sink_type(&self) -> SinkType {
-        self.kind
-    }
-
-    fn appetite(&self) -> Appetite {
-        if self.story.layout.needs_everything() {
-            Appetite::Everything
-        } else {
-            Appetite::Changes
-        }
+    fn demand(&self) -> Demand {
+        demand(&self.story.layout)
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
-        match &delivery.content {
-            Content::Everything(rows) => self.everything(delivery, rows).await,
-            Content::Changes(delta) => self.changes(delivery, delta).await,
+        match &delivery.rows {
+            DeliveryRows::All(rows) => self.everything(delivery, rows).await,
+            DeliveryRows::Changes(delta) => self.changes(delivery, delta).await,
         }
         .map_err(SinkError::from)
     }

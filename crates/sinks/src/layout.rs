@@ -67,10 +67,10 @@ pub use places::Places;
 pub use plan::{Plan, plan_changes, plan_everything, plan_release};
 pub use render::{Changes, Rendering};
 
-use crate::sink::Delivery;
-use crate::spec::SinkSpec;
+use crate::sink::{Delivery, DocumentOptions};
 use content::Content;
 use kollect_api::InventoryId;
+use kollect_api::sink::SinkSpec;
 use places::Rule;
 use template::{Fixed, Naming};
 
@@ -109,21 +109,18 @@ pub struct Header<'a> {
     pub generation: i64,
     /// When the delivery began.
     pub at: Timestamp,
-    /// The size above which documents are split into parts.
-    pub max_document_bytes: Option<u64>,
-    /// What is known of the profiles behind the rows.
-    pub embedding: &'a Embedding,
+    /// How rows become documents.
+    pub documents: &'a DocumentOptions,
 }
 
 impl<'a> Header<'a> {
-    /// The header of a delivery of which nothing else is known.
+    /// The header of a delivery.
     pub fn of(delivery: &'a Delivery) -> Self {
         Header {
             inventory: &delivery.inventory,
             generation: delivery.generation,
             at: delivery.at,
-            max_document_bytes: delivery.max_document_bytes,
-            embedding: &Embedding::Unknown,
+            documents: &delivery.documents,
         }
     }
 }
@@ -263,7 +260,7 @@ impl Layout {
             content: Content {
                 asked: self.content,
                 format: self.format,
-                embedding: header.embedding,
+                embedding: &header.documents.embedding,
             },
         }
     }

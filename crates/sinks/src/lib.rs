@@ -6,42 +6,41 @@
 //! trust in certificates, and what may appear in an error text.
 //!
 //! ```text
-//! KollectDatabaseSink … ─> spec ─┐
-//! Secrets ──> credentials ───────┼─> build ─> Sink ─> deliver / retire / probe
-//! address policy ─> dial, tls ───┘
+//! KollectDatabaseSink … ─> spec ──┐
+//! Secrets ──> credentials ────────┼─> backend ─> Sink ─> deliver / retire / probe
+//! address policy ─> dial, tls ────┘
 //! ```
 //!
 //! | Module | Its one job |
 //! | --- | --- |
 //! | [`sink`] | the trait, deliveries and receipts |
 //! | [`error`] | what can go wrong, with its class |
-//! | [`spec`] | one description for the three kinds of sink |
 //! | [`secret`], [`credentials`] | secret values that cannot be printed; which Secret feeds which backend |
 //! | [`redact`] | what may leave in an error text |
 //! | [`dial`], [`tls`], [`http`] | the only way to a server |
-//! | [`build`] | from a description and credentials to a sink |
+//! | [`backend`] | the registry of backends; from a description and credentials to a sink |
 //! | [`layout`] | rows as files: formats, paths, indexes |
 //! | [`memory`] | a sink without a backend, the reference for all others |
 //! | [`postgres`], [`git`] | the backends |
 
-pub mod build;
+pub mod backend;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod credentials;
 pub mod dial;
 pub mod error;
+#[cfg(feature = "git")]
 pub mod git;
 pub mod http;
 pub mod layout;
 pub mod memory;
 mod percent;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod redact;
 pub mod secret;
 pub mod sink;
-pub mod spec;
 pub mod tls;
 
 pub use error::SinkError;
-pub use sink::{Appetite, Content, Delivery, Receipt, Sink};
-pub use spec::SinkSpec;
+pub use sink::{Delivery, DeliveryRows, Demand, DocumentOptions, Receipt, Sink};

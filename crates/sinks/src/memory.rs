@@ -16,13 +16,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kollect_api::sink::SinkType;
 use kollect_inventory::{Delta, Row, Snapshot};
 use tokio::sync::watch;
 
 use crate::{
     error::SinkError,
-    sink::{Appetite, Content, Delivery, Receipt, Sink},
+    sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
 };
 use kollect_api::InventoryId;
 
@@ -303,28 +302,19 @@ impl fmt::Debug for MemorySink {
 
 #[async_trait]
 impl Sink for MemorySink {
-    /// There is no word for memory among the types; the one whose behaviour it has comes closest.
-    fn sink_type(&self) -> SinkType {
+    fn demand(&self) -> Demand {
         if self.documents {
-            SinkType::S3
+            Demand::Documents
         } else {
-            SinkType::Postgres
-        }
-    }
-
-    fn appetite(&self) -> Appetite {
-        if self.documents {
-            Appetite::Everything
-        } else {
-            Appetite::Changes
+            Demand::Changes
         }
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
         self.server.log_in(&self.password).await?;
-        match &delivery.content {
-            Content::Everything(rows) => self.deliver_everything(&delivery.inventory, rows).await,
-            Content::Changes(delta) => self.deliver_changes(&delivery.inventory, delta).await,
+        match &delivery.rows {
+            DeliveryRows::All(rows) => self.deliver_everything(&delivery.inventory, rows).await,
+            DeliveryRows::Changes(delta) => self.deliver_changes(&delivery.inventory, delta).await,
         }
     }
 

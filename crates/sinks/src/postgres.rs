@@ -40,9 +40,14 @@ use std::{
 };
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use kollect_api::{
     effective,
-    sink::{SinkCommon, SinkType, common::ProvisioningMode},
+    sink::{
+        SinkCommon, SinkSpec, SinkType,
+        common::ProvisioningMode,
+        status::{PostgresPreview, Preview},
+    },
 };
 use kollect_inventory::{Delta, Snapshot};
 use sha2::{Digest, Sha256};
@@ -64,11 +69,10 @@ use self::{
     write::{Applied, Writer},
 };
 use crate::{
-    build::Environment,
+    backend::{Backend, Environment, SinkSeed},
     credentials::Materials,
     error::SinkError,
-    sink::{Appetite, Content, Delivery, Receipt, Sink},
-    spec::SinkSpec,
+    sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
     tls::Trust,
 };
 use kollect_api::InventoryId;
@@ -78,6 +82,39 @@ const DSN_KEYS: [&str; 4] = ["dsn", "url", "connectionString", "DATABASE_URL"];
 
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(15);
+
+/// PostgreSQL and what speaks its language.
+pub(crate) struct PostgresBackend;
+
+#[async_trait]
+impl Backend for PostgresBackend {
+    fn types(&self) -> &'static [SinkType] {
+        &[SinkType::Postgres]
+    }
+
+    fn demand(&self, _: &SinkSpec) -> Demand {
+        Demand::Changes
+    }
+
+    async fn open(
+        &self,
+        seed: SinkSeed,
+        environment: &Environment,
+    ) -> Result<Arc<dyn Sink>, SinkError> {
+        let sink = PostgresSink::new(&seed.spec, seed.materials, environment)?;
+        Ok(Arc::new(sink))
+    }
+
+    fn preview(&self, spec: &SinkSpec, _: &str, _: Timestamp, preview: &mut Preview) {
+        if let SinkSpec::Database(database) = spec
+            && let Some(table) = &database.postgres
+        {
+            preview.postgres = Some(PostgresPreview {
+                expected_ddl: Some(ddl::expected_ddl(table)),
+            });
+        }
+    }
+}
 
 /// Rows in a table of a PostgreSQL database.
 pub struct PostgresSink {
@@ -349,20 +386,16 @@ impl PostgresSink {
 
 #[async_trait]
 impl Sink for PostgresSink {
-    fn sink_type(&self) -> SinkType {
-        SinkType::Postgres
-    }
-
-    fn appetite(&self) -> Appetite {
-        Appetite::Changes
+    fn demand(&self) -> Demand {
+        Demand::Changes
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
         let inventory = &delivery.inventory;
         let left = self.left().remove(inventory);
-        let (receipt, left) = match &delivery.content {
-            Content::Everything(snapshot) => self.everything(delivery, snapshot).await?,
-            Content::Changes(delta) => {
+        let (receipt, left) = match &delivery.rows {
+            DeliveryRows::All(snapshot) => self.everything(delivery, snapshot).await?,
+            DeliveryRows::Changes(delta) => {
                 let mut left = left.ok_or_else(|| {
                     SinkError::OutOfStep(format!(
                         "postgres: nothing is known of what the table holds of inventory {inventory}"

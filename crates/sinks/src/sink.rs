@@ -4,22 +4,27 @@
 //! and, of this inventory, nothing else. It is not a log of calls, so repeating a delivery is
 //! always safe.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, num::NonZeroU64, sync::Arc};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use kollect_api::{InventoryId, sink::SinkType};
+use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Snapshot};
 
-use crate::error::SinkError;
+use crate::{error::SinkError, layout::Embedding};
 
-/// What a sink wants to be given once it is in step.
+/// What a sink wants to be given, as it is configured. Its own answer: two sinks of one family, or
+/// of one backend, may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Appetite {
-    /// All rows, every time: it writes documents.
-    Everything,
-    /// Only what changed since the delivery it last accepted.
+pub enum Demand {
+    /// All rows, every time: it renders them into documents.
+    Documents,
+    /// All rows once, then only what changed since the delivery it last accepted.
     Changes,
+    /// Like [`Demand::Changes`], for a backend that keeps a history: all rows are the occasion to
+    /// compare with what the backend says it holds, and nothing is repeated that it holds already.
+    /// No status is taken for the backend's word.
+    Stream,
 }
 
 /// Rows on their way to a sink.
@@ -32,22 +37,31 @@ pub struct Delivery {
     /// When the delivery began; one value for everything it writes.
     pub at: Timestamp,
     /// The rows.
-    pub content: Content,
-    /// The size above which documents are split into parts; none means never. Only sinks that
-    /// write documents look at it.
-    pub max_document_bytes: Option<u64>,
+    pub rows: DeliveryRows,
+    /// How rows become documents, for sinks that write some.
+    pub documents: DocumentOptions,
 }
 
 /// The rows of a delivery.
 #[derive(Debug, Clone)]
-pub enum Content {
+pub enum DeliveryRows {
     /// All rows. Whatever else the backend holds of this inventory has to go; no rows at all means
-    /// that everything has to go.
-    Everything(Snapshot),
-    /// What changed since the delivery that this sink last accepted. Only ever given to a sink with
-    /// [`Appetite::Changes`] that has accepted all rows before, in this process and with this
-    /// configuration. Deletes apply before upserts.
+    /// that everything has to go. Whether all of them are sent, or compared first and only the
+    /// difference sent, is the backend's business.
+    All(Snapshot),
+    /// What changed since the delivery that this sink last accepted. Never given to a sink with
+    /// [`Demand::Documents`], and only after it has accepted all rows, in this process and with
+    /// this configuration. Deletes apply before upserts.
     Changes(Arc<Delta>),
+}
+
+/// How rows become documents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DocumentOptions {
+    /// The size above which documents are split into parts; none means never.
+    pub max_bytes: Option<NonZeroU64>,
+    /// What is known of the profiles behind the rows.
+    pub embedding: Embedding,
 }
 
 /// What a delivery did at the backend.
@@ -71,11 +85,8 @@ pub struct Receipt {
 /// before or after, or the next delivery (a full one) puts it right. Deadlines are the caller's.
 #[async_trait]
 pub trait Sink: Send + Sync + fmt::Debug {
-    /// The backend.
-    fn sink_type(&self) -> SinkType;
-
     /// What this sink, as configured, wants to be given.
-    fn appetite(&self) -> Appetite;
+    fn demand(&self) -> Demand;
 
     /// Makes the backend hold these rows.
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError>;

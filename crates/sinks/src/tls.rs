@@ -28,7 +28,8 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use self::verifier::{AcceptAny, Listed};
-use crate::{credentials::Materials, error::SinkError, spec::SinkSpec};
+use crate::{credentials::Materials, error::SinkError};
+use kollect_api::sink::SinkSpec;
 
 /// How long a server may take to agree on a session.
 const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -13,14 +13,15 @@ use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use kollect_api::InventoryId;
+use kollect_api::sink::SinkSpec;
 use kollect_api::{address::AddressPolicy, sink::KollectSnapshotSinkSpec};
 use kollect_bench::{bar, process};
 use kollect_inventory::{
     AttributesBuffer, Delta, Interner, OriginParts, Row, Snapshot, TargetKind,
 };
 use kollect_sinks::{
-    Content, Delivery, Sink, SinkSpec, build::Environment, credentials, dial::Dialer, git::GitSink,
-    secret::SecretData,
+    Delivery, DeliveryRows, DocumentOptions, Sink, backend::Environment, credentials, dial::Dialer,
+    git::GitSink, secret::SecretData,
 };
 use kollect_testkit::git::{GitServer, Repository, USER};
 use serde_json::json;
@@ -51,7 +52,7 @@ async fn measure(count: usize) -> Result<ExitCode> {
 
     let started = Instant::now();
     let receipt = sink
-        .deliver(&delivery(Content::Everything(rows.clone())))
+        .deliver(&delivery(DeliveryRows::All(rows.clone())))
         .await?;
     let first = started.elapsed();
     let used = process::usage(std::process::id())?;
@@ -66,7 +67,7 @@ async fn measure(count: usize) -> Result<ExitCode> {
 
     let started = Instant::now();
     let again = sink
-        .deliver(&delivery(Content::Everything(rows.clone())))
+        .deliver(&delivery(DeliveryRows::All(rows.clone())))
         .await?;
     println!("the same rows again: {:.2?}, no commit", started.elapsed());
     ensure!(again.note.is_none(), "an unchanged inventory made a commit");
@@ -82,7 +83,7 @@ async fn measure(count: usize) -> Result<ExitCode> {
         rows = rows.apply(&delta);
         let counted = objects(&repository)?;
         let started = Instant::now();
-        sink.deliver(&delivery(Content::Changes(Arc::new(delta))))
+        sink.deliver(&delivery(DeliveryRows::Changes(Arc::new(delta))))
             .await?;
         times.push(started.elapsed());
         written = written.max(objects(&repository)? - counted);
@@ -201,13 +202,13 @@ fn objects(repository: &Repository) -> Result<usize> {
     Ok(all.lines().count())
 }
 
-fn delivery(content: Content) -> Delivery {
+fn delivery(rows: DeliveryRows) -> Delivery {
     Delivery {
         inventory: InventoryId::namespaced("bench", "deployments"),
         generation: 1,
         at: Timestamp::now(),
-        content,
-        max_document_bytes: None,
+        rows,
+        documents: DocumentOptions::default(),
     }
 }
 

@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use kollect_api::sink::SinkSpec;
 use kollect_inventory::{Document, Pass};
 use kollect_sinks::{
-    Content, Delivery, Receipt, Sink, SinkSpec,
-    build::{Environment, build},
+    Delivery, DeliveryRows, Receipt, Sink,
+    backend::{self, Environment, SinkSeed},
 };
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ impl Destination {
 
 /// Builds the sinks of one cluster, whose name takes the place of a `spec.cluster` that is not
 /// given. Nothing is connected yet.
-pub(crate) fn open(
+pub(crate) async fn open(
     sinks: &[Prepared],
     environment: &Environment,
     cluster: &str,
@@ -61,13 +62,12 @@ pub(crate) fn open(
     } in sinks
     {
         let spec = named(spec, cluster);
-        let sink = build(
-            &key.name,
-            &key.namespace,
-            &spec,
-            materials.clone(),
-            environment,
-        );
+        let seed = SinkSeed {
+            key: key.clone(),
+            spec: Arc::new(spec),
+            materials: materials.clone(),
+        };
+        let sink = backend::open(seed, environment).await;
         destinations.push(Destination {
             title: key.to_string(),
             backend: Backend::Sink(sink.with_context(|| key.to_string())?),
@@ -81,12 +81,7 @@ pub(crate) fn open(
 fn named(spec: &SinkSpec, cluster: &str) -> SinkSpec {
     let mut spec = spec.clone();
     if spec.cluster().is_empty() {
-        let common = match &mut spec {
-            SinkSpec::Snapshot(spec) => &mut spec.common,
-            SinkSpec::Database(spec) => &mut spec.common,
-            SinkSpec::Event(spec) => &mut spec.common,
-        };
-        common.cluster = Some(cluster.to_owned());
+        spec.common_mut().cluster = Some(cluster.to_owned());
     }
     spec
 }
@@ -177,7 +172,7 @@ async fn deliver(
     let count = rows.len();
     let sink = match &destination.backend {
         Backend::Directory(directory) => {
-            let written = directory.write(&unit.id, &rows, at, unit.max_document_bytes);
+            let written = directory.write(&unit.id, &rows, at, &unit.documents);
             let written = written.map_err(|error| NotExported::Failed(error.to_string()))?;
             let path = directory.path(&unit.id).unwrap_or_default();
             return Ok(match written {
@@ -191,8 +186,8 @@ async fn deliver(
         inventory: unit.id.clone(),
         generation: 0,
         at,
-        content: Content::Everything(rows),
-        max_document_bytes: unit.max_document_bytes,
+        rows: DeliveryRows::All(rows),
+        documents: unit.documents.clone(),
     };
     match tokio::time::timeout(timeout, sink.deliver(&delivery)).await {
         Ok(Ok(receipt)) => Ok(told(count, &receipt)),

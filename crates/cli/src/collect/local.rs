@@ -14,8 +14,8 @@ use kollect_api::sink::{
 };
 use kollect_inventory::Snapshot;
 use kollect_sinks::{
-    SinkError,
-    layout::{self, Embedding, Header, Held, Layout, LayoutError, RepoPath, render},
+    DocumentOptions, SinkError,
+    layout::{self, Header, Held, Layout, LayoutError, RepoPath, render},
 };
 
 use super::records::Format;
@@ -126,14 +126,13 @@ impl Directory {
         id: &InventoryId,
         rows: &Snapshot,
         at: jiff::Timestamp,
-        max_document_bytes: Option<u64>,
+        documents: &DocumentOptions,
     ) -> Result<Written, WriteError> {
         let header = Header {
             inventory: id,
             generation: 0,
             at,
-            max_document_bytes,
-            embedding: &Embedding::Unknown,
+            documents,
         };
         let rendering = render::render_all(&self.naming.0, &header, rows, self)?;
         let mut written = Written::Unchanged;
@@ -290,7 +289,9 @@ mod tests {
             let path = place.path().join(path);
             let write = |count, seconds| {
                 let at = jiff::Timestamp::from_second(seconds).unwrap();
-                directory.write(&id, &rows(count), at, None).unwrap()
+                directory
+                    .write(&id, &rows(count), at, &DocumentOptions::default())
+                    .unwrap()
             };
             assert_eq!(write(2, 1), Written::Changed, "{extension}");
             let content = fs::read_to_string(&path).unwrap();

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use anyhow::{Context as _, Result};
 use kollect_api::rules::Object;
 use kollect_collect::plan::TargetKey;
-use kollect_sinks::build::Environment;
+use kollect_sinks::backend::Environment;
 
 use super::{
     export::{self, Destination, Exported, Exporting, NotExported, STANDARD_OUTPUT},
@@ -70,7 +70,7 @@ impl Run<'_> {
                 let naming = Naming::new(cluster, *format, self.per_cluster)?;
                 vec![Destination::directory(Directory::new(root, naming))]
             }
-            Way::Sinks(sinks) => export::open(sinks, &self.environment, cluster)?,
+            Way::Sinks(sinks) => export::open(sinks, &self.environment, cluster).await?,
         };
         Ok(export::export(&units, &destinations, &self.exporting).await)
     }

@@ -1,6 +1,6 @@
 //! What is exported: each inventory, or each target where there are none. Pure.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, num::NonZeroU64};
 
 use kollect_api::InventoryId;
 use kollect_api::inventory::Dedupe;
@@ -11,6 +11,7 @@ use kollect_collect::{
     store::RowSelection,
 };
 use kollect_inventory::{Snapshot, TargetKind, rollup};
+use kollect_sinks::DocumentOptions;
 
 use super::outcome::{Named, TargetOutcome};
 use crate::configuration::{Configuration, sink_refs};
@@ -26,7 +27,8 @@ pub(crate) struct Unit {
     pub(crate) rows: Result<Snapshot, String>,
     /// Where it goes; nothing for everywhere.
     pub(crate) sinks: Option<Vec<SinkKey>>,
-    pub(crate) max_document_bytes: Option<u64>,
+    /// How its rows become documents.
+    pub(crate) documents: DocumentOptions,
 }
 
 /// Each target by itself.
@@ -41,7 +43,7 @@ pub(crate) fn of_targets(outcomes: &[TargetOutcome]) -> Vec<Unit> {
                 .clone()
                 .ok_or_else(|| "it was not collected".to_owned()),
             sinks: None,
-            max_document_bytes: None,
+            documents: DocumentOptions::default(),
         })
         .collect()
 }
@@ -70,10 +72,14 @@ pub(crate) fn of_inventories(
                     title: format!("inventory {}/{}", object.namespace(), object.name()),
                     rows: rows(&scope, Dedupe::KeepAll, outcomes),
                     sinks: Some(sink_refs(object)),
-                    max_document_bytes: inventory
-                        .spec
-                        .max_export_bytes
-                        .and_then(|bytes| u64::try_from(bytes).ok()),
+                    documents: DocumentOptions {
+                        max_bytes: inventory
+                            .spec
+                            .max_export_bytes
+                            .and_then(|bytes| u64::try_from(bytes).ok())
+                            .and_then(NonZeroU64::new),
+                        ..DocumentOptions::default()
+                    },
                 }
             }
             Object::ClusterInventory(inventory) if !inventory.spec.suspend => Unit {
@@ -82,7 +88,7 @@ pub(crate) fn of_inventories(
                 rows: cluster_scope(inventory, world)
                     .and_then(|scope| rows(&scope, inventory.spec.dedupe, outcomes)),
                 sinks: Some(sink_refs(object)),
-                max_document_bytes: None,
+                documents: DocumentOptions::default(),
             },
             _ => continue,
         };
@@ -270,7 +276,7 @@ spec:
         assert_eq!(units.len(), 2, "the suspended one is nobody's");
         let unit = &units["inventory team/mine"];
         assert_eq!(unit.rows.as_ref().unwrap().len(), 2);
-        assert_eq!(unit.max_document_bytes, Some(100));
+        assert_eq!(unit.documents.max_bytes, NonZeroU64::new(100));
         assert_eq!(unit.sinks.as_ref().unwrap().len(), 1);
         // Namespace y is not selected, and an object that both targets see is one row.
         let unit = &units["cluster inventory all"];

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use kollect_api::rules::Object;
-use kollect_sinks::{SinkSpec, credentials::Materials};
+use kollect_api::sink::SinkSpec;
+use kollect_sinks::credentials::Materials;
 
 use super::{Options, credentials, records::Format};
 use crate::configuration::Configuration;
@@ -120,15 +121,9 @@ impl Way {
 
 impl SinkManifest {
     fn of(object: &Object) -> Option<Self> {
-        let spec = match object {
-            Object::SnapshotSink(sink) => SinkSpec::Snapshot(sink.spec.clone()),
-            Object::DatabaseSink(sink) => SinkSpec::Database(sink.spec.clone()),
-            Object::EventSink(sink) => SinkSpec::Event(sink.spec.clone()),
-            _ => return None,
-        };
         Some(Self {
             key: SinkKey::of(object)?,
-            spec,
+            spec: SinkSpec::of(object)?,
         })
     }
 }

@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use kollect_api::InventoryId;
 use kollect_api::SinkKey;
 use kollect_api::inventory::Dedupe;
-use kollect_api::{GroupVersionKind, reference::SinkFamily, sink::SinkType};
+use kollect_api::sink::SinkSpec;
+use kollect_api::{GroupVersionKind, reference::SinkFamily};
 use kollect_collect::{
     gates::Version,
     plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, TargetKey, World},
@@ -23,7 +24,8 @@ use kollect_export::{
 };
 use kollect_inventory::AttributesBuffer;
 use kollect_sinks::{
-    Appetite, Content, Delivery, Receipt, Sink, SinkError, SinkSpec, credentials::Materials,
+    Delivery, DeliveryRows, Demand, DocumentOptions, Receipt, Sink, SinkError,
+    credentials::Materials,
 };
 use kollect_watch::{ObjectIdentity, WatchScope, access::Permission};
 use serde_json::json;
@@ -110,17 +112,13 @@ impl Recorder {
 
 #[async_trait]
 impl Sink for Recorder {
-    fn sink_type(&self) -> SinkType {
-        SinkType::Postgres
-    }
-
-    fn appetite(&self) -> Appetite {
+    fn demand(&self) -> Demand {
         let backends = self.backends.behaviour.lock().expect("backends");
         let documents = backends.get(&self.name).is_some_and(|b| b.documents);
         if documents {
-            Appetite::Everything
+            Demand::Documents
         } else {
-            Appetite::Changes
+            Demand::Changes
         }
     }
 
@@ -128,9 +126,9 @@ impl Sink for Recorder {
         let names = |rows: &mut dyn Iterator<Item = &kollect_inventory::Row>| {
             rows.map(|row| row.name().to_owned()).collect::<Vec<_>>()
         };
-        let what = match &delivery.content {
-            Content::Everything(rows) => What::All(names(&mut rows.rows().iter())),
-            Content::Changes(delta) => {
+        let what = match &delivery.rows {
+            DeliveryRows::All(rows) => What::All(names(&mut rows.rows().iter())),
+            DeliveryRows::Changes(delta) => {
                 What::Changes(names(&mut delta.upserts()), names(&mut delta.deletes()))
             }
         };
@@ -182,11 +180,12 @@ impl Stage {
         };
         let built = Arc::clone(&backends);
         let calls = Arc::new(Calls {
-            pool: Pool::with_builder(move |source| {
-                Ok(Arc::new(Recorder {
+            pool: Pool::with_opener(move |source| {
+                let sink: Arc<dyn Sink> = Arc::new(Recorder {
                     name: source.key.name.clone(),
                     backends: Arc::clone(&built),
-                }) as Arc<dyn Sink>)
+                });
+                Box::pin(async move { Ok(sink) })
             }),
             deadline: Duration::from_mins(2),
             permits: Semaphore::new(8),
@@ -269,9 +268,17 @@ impl Stage {
         backends.entry(sink.to_owned()).or_default().mood = mood;
     }
 
-    pub(crate) fn writes_documents(&self, sink: &str) {
+    /// From now on this sink, which is referred to already, wants all rows every time.
+    pub(crate) fn writes_documents(&mut self, sink: &str) {
         let mut backends = self.backends.behaviour.lock().expect("backends");
         backends.entry(sink.to_owned()).or_default().documents = true;
+        let mut orders = self.order.deliver.iter_mut();
+        let order = orders
+            .find(|order| order.key.name == sink)
+            .expect("a reference");
+        if let Source::Ready(source) = &mut order.source {
+            Arc::make_mut(source).demand = Demand::Documents;
+        }
     }
 
     /// Starts the exporter, or gives it the current order.
@@ -338,13 +345,14 @@ pub(crate) fn sink_order(name: &str, interval: Duration) -> SinkOrder {
             key: key.clone(),
             uid: format!("uid-{name}"),
             version: 1,
+            demand: Demand::Changes,
             spec: Arc::new(SinkSpec::Database(spec)),
             materials: Arc::new(Materials::default()),
         })),
         key,
         configuration: Configuration(1),
         interval,
-        max_document_bytes: None,
+        documents: DocumentOptions::default(),
         resume: None,
     }
 }

@@ -22,7 +22,7 @@ use kollect_export::{
     Configuration, Order, SinkOrder,
     order::{Resume, Source},
 };
-use kollect_sinks::SinkError;
+use kollect_sinks::{DocumentOptions, SinkError};
 use sha2::{Digest as _, Sha256};
 
 use super::subject::{Reference, Subject};
@@ -439,10 +439,13 @@ fn sink_order(
             subject.interval.as_ref(),
             floor,
         ),
-        max_document_bytes: [reference.max_export_bytes, subject.max_export_bytes]
-            .into_iter()
-            .flatten()
-            .find_map(|bytes| u64::try_from(bytes).ok().and_then(NonZeroU64::new)),
+        documents: DocumentOptions {
+            max_bytes: [reference.max_export_bytes, subject.max_export_bytes]
+                .into_iter()
+                .flatten()
+                .find_map(|bytes| u64::try_from(bytes).ok().and_then(NonZeroU64::new)),
+            ..DocumentOptions::default()
+        },
         resume: resume(subject, &reference.key),
     }
 }

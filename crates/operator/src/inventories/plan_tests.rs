@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use kollect_api::sink::SinkSpec;
 use kollect_api::{KollectClusterInventory, KollectInventory};
 use kollect_collect::plan::NamespaceFacts;
 use kollect_export::SinkSource;
-use kollect_sinks::{SinkSpec, credentials::Materials};
+use kollect_sinks::credentials::Materials;
 use serde_json::{Value, json};
 
 use super::*;
@@ -137,6 +138,7 @@ impl Small {
             find: &|key| self.find(key),
             access: &|sink| {
                 Access::Ready(Arc::new(SinkSource {
+                    demand: kollect_sinks::backend::demand(&sink.spec),
                     key: sink.key.clone(),
                     uid: sink.meta.uid.clone().unwrap_or_default(),
                     version: 1,

@@ -1,11 +1,11 @@
 //! The status of a sink, from its last probe.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kollect_api::sink::SinkSpec;
 use kollect_api::{
     condition::{self, Condition, ConditionStatus, ConditionType, Reason},
     sink::SinkStatus,
 };
-use kollect_sinks::SinkSpec;
 
 use crate::preview;
 

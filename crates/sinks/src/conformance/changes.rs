@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::SinkError,
-    sink::{Appetite, Content},
+    sink::{DeliveryRows, Demand},
 };
 use kollect_api::InventoryId;
 
@@ -82,7 +82,7 @@ pub(super) async fn a_row_may_return_under_another_identity(subject: &dyn Subjec
 pub(super) async fn repeated_changes_change_nothing(subject: &dyn Subject) {
     let mut rows = Rows::new();
     let mut exporter = Exporter::new(subject).await;
-    if exporter.sink.appetite() == Appetite::Everything {
+    if exporter.sink.demand() == Demand::Documents {
         not_applicable("takes no changes");
         return;
     }
@@ -92,7 +92,7 @@ pub(super) async fn repeated_changes_change_nothing(subject: &dyn Subject) {
     exporter.everything(&before).await;
     exporter.changes(&after).await;
     let again = Arc::new(Delta::between(&before, &after));
-    let receipt = exporter.attempt(Content::Changes(again)).await;
+    let receipt = exporter.attempt(DeliveryRows::Changes(again)).await;
     receipt.expect("the same changes once more");
     exporter.check("after the same changes once more").await;
 }
@@ -132,9 +132,9 @@ pub(super) async fn changes_notice_a_backend_that_lost_its_rows(subject: &dyn Su
         return;
     }
     let next = rows.deployments(6, 1);
-    if exporter.sink.appetite() == Appetite::Changes {
+    if exporter.sink.demand() == Demand::Changes {
         let delta = Arc::new(Delta::between(&exporter.expected, &next));
-        let refused = exporter.attempt(Content::Changes(delta)).await;
+        let refused = exporter.attempt(DeliveryRows::Changes(delta)).await;
         assert!(
             matches!(refused, Err(SinkError::OutOfStep(_))),
             "changes for a backend that lost its rows: {refused:?}"

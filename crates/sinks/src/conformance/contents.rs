@@ -8,7 +8,7 @@ use super::{
     rows::Rows,
     subject::Subject,
 };
-use crate::sink::{Appetite, Content};
+use crate::sink::{DeliveryRows, Demand};
 
 /// Rows arrive at an empty backend.
 pub(super) async fn first_delivery(subject: &dyn Subject) {
@@ -17,7 +17,7 @@ pub(super) async fn first_delivery(subject: &dyn Subject) {
     exporter.check("before anything was delivered").await;
     let both = Snapshot::new([rows.deployment("api", 2), rows.deployment("worker", 1)]);
     let receipt = exporter.everything(&both).await;
-    if exporter.sink.appetite() == Appetite::Changes {
+    if exporter.sink.demand() == Demand::Changes {
         assert_eq!(receipt.written, 2, "rows written");
         assert!(receipt.bytes > 0, "bytes handed over");
     }
@@ -150,7 +150,7 @@ pub(super) async fn a_zero_character_is_no_obstacle(subject: &dyn Subject) {
     let odd = rows.config_map("odd", &json!({ "key": "a\u{0}b" }));
     let plain = rows.deployment("api", 1);
     let both = Snapshot::new([odd, plain.clone()]);
-    let receipt = exporter.attempt(Content::Everything(both)).await;
+    let receipt = exporter.attempt(DeliveryRows::All(both)).await;
     receipt.expect("a delivery with a zero character");
     let found = subject.contents(&exporter.inventory, CLUSTER).await;
     assert_eq!(found.len(), 2, "rows found");

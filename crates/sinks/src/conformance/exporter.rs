@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{rows::item, subject::Subject};
 use crate::{
     error::SinkError,
-    sink::{Appetite, Content, Delivery, Receipt, Sink},
+    sink::{Delivery, DeliveryRows, Demand, DocumentOptions, Receipt, Sink},
 };
 use kollect_api::InventoryId;
 
@@ -64,21 +64,21 @@ impl<'s> Exporter<'s> {
     }
 
     /// The next delivery with this content.
-    pub(super) fn delivery(&mut self, content: Content) -> Delivery {
+    pub(super) fn delivery(&mut self, rows: DeliveryRows) -> Delivery {
         self.deliveries += 1;
         Delivery {
             inventory: self.inventory.clone(),
             generation: 1,
             at: Timestamp::from_second(1_768_478_400 + 60 * self.deliveries)
                 .expect("a time of this century"),
-            content,
-            max_document_bytes: None,
+            rows,
+            documents: DocumentOptions::default(),
         }
     }
 
     /// One delivery, whatever becomes of it, within a time.
-    pub(super) async fn attempt(&mut self, content: Content) -> Result<Receipt, SinkError> {
-        let delivery = self.delivery(content);
+    pub(super) async fn attempt(&mut self, rows: DeliveryRows) -> Result<Receipt, SinkError> {
+        let delivery = self.delivery(rows);
         let result = tokio::time::timeout(PATIENCE, self.sink.deliver(&delivery)).await;
         let result = result.expect("a delivery ends, with a result or an error");
         self.in_step = result.is_ok();
@@ -87,7 +87,7 @@ impl<'s> Exporter<'s> {
 
     /// Delivers all rows; a reader then finds them.
     pub(super) async fn everything(&mut self, rows: &Snapshot) -> Receipt {
-        let receipt = self.attempt(Content::Everything(rows.clone())).await;
+        let receipt = self.attempt(DeliveryRows::All(rows.clone())).await;
         let receipt = receipt.expect("a delivery of all rows");
         self.expected = rows.clone();
         self.check("after a delivery of all rows").await;
@@ -97,13 +97,13 @@ impl<'s> Exporter<'s> {
     /// Delivers what is different between the rows delivered last and these; a reader then finds
     /// these. A sink that takes no changes is given all rows.
     pub(super) async fn changes(&mut self, rows: &Snapshot) -> Option<Receipt> {
-        if self.sink.appetite() == Appetite::Everything {
+        if self.sink.demand() == Demand::Documents {
             self.everything(rows).await;
             return None;
         }
         assert!(self.in_step, "changes follow a delivery of all rows");
         let delta = Arc::new(Delta::between(&self.expected, rows));
-        let receipt = self.attempt(Content::Changes(delta)).await;
+        let receipt = self.attempt(DeliveryRows::Changes(delta)).await;
         let receipt = receipt.expect("a delivery of changes");
         self.expected = rows.clone();
         self.check("after a delivery of changes").await;
@@ -114,7 +114,7 @@ impl<'s> Exporter<'s> {
     /// failure may heal by itself.
     pub(super) async fn recover(&mut self, rows: &Snapshot) {
         for _ in 0..3 {
-            match self.attempt(Content::Everything(rows.clone())).await {
+            match self.attempt(DeliveryRows::All(rows.clone())).await {
                 Ok(_) => break,
                 Err(SinkError::Transient(_)) => {
                     tokio::time::sleep(Duration::from_millis(200)).await;

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::SinkError,
-    sink::{Appetite, Content},
+    sink::{DeliveryRows, Demand},
 };
 use kollect_api::InventoryId;
 
@@ -47,7 +47,7 @@ pub(super) async fn wrong_credentials_are_terminal(subject: &dyn Subject) {
     let accepted = std::mem::replace(&mut exporter.sink, rejected.clone());
     let began = Instant::now();
     let delivered = exporter
-        .attempt(Content::Everything(Snapshot::default()))
+        .attempt(DeliveryRows::All(Snapshot::default()))
         .await;
     let retired = exporter.retire().await;
     let probed = tokio::time::timeout(PATIENCE, rejected.probe()).await;
@@ -89,7 +89,7 @@ pub(super) async fn a_server_that_is_gone_comes_back(subject: &dyn Subject) {
     subject.stop().await;
     let next = rows.deployments(6, 2);
     for _ in 0..2 {
-        let failed = exporter.attempt(Content::Everything(next.clone())).await;
+        let failed = exporter.attempt(DeliveryRows::All(next.clone())).await;
         assert!(
             matches!(failed, Err(SinkError::Transient(_))),
             "a delivery without a server: {failed:?}"
@@ -112,7 +112,7 @@ pub(super) async fn a_server_may_come_late(subject: &dyn Subject) {
     subject.stop().await;
     let mut exporter = Exporter::new(subject).await;
     let some = rows.deployments(5, 1);
-    let failed = exporter.attempt(Content::Everything(some.clone())).await;
+    let failed = exporter.attempt(DeliveryRows::All(some.clone())).await;
     assert!(
         matches!(failed, Err(SinkError::Transient(_))),
         "a first delivery without a server: {failed:?}"
@@ -143,7 +143,7 @@ pub(super) async fn a_server_may_go_in_the_middle(subject: &dyn Subject) {
             tokio::time::sleep(Duration::from_millis(delay)).await;
             subject.stop().await;
         };
-        let (result, ()) = tokio::join!(exporter.attempt(Content::Everything(many.clone())), stop);
+        let (result, ()) = tokio::join!(exporter.attempt(DeliveryRows::All(many.clone())), stop);
         if let Err(error) = &result {
             assert!(
                 matches!(error, SinkError::Transient(_)),
@@ -168,7 +168,7 @@ pub(super) async fn a_server_that_hangs_recovers(subject: &dyn Subject) {
             not_applicable("cannot be made to hang");
             return;
         }
-        let delivery = exporter.delivery(Content::Everything(rows.deployments(9, 9)));
+        let delivery = exporter.delivery(DeliveryRows::All(rows.deployments(9, 9)));
         let sink = exporter.sink.clone();
         let result = tokio::time::timeout(DEADLINE, sink.deliver(&delivery)).await;
         assert!(
@@ -203,10 +203,10 @@ pub(super) async fn a_delivery_may_be_cancelled(subject: &dyn Subject) {
         .chain([0, 2, 8, 30, 90].map(|millis| (usize::MAX, Duration::from_millis(millis))));
     for (number, (steps, time)) in cancellations.enumerate() {
         let many = rows.deployments(1_200, number as u64);
-        let content = if exporter.sink.appetite() == Appetite::Changes && number % 3 == 2 {
-            Content::Changes(Arc::new(Delta::between(&exporter.expected, &many)))
+        let content = if exporter.sink.demand() == Demand::Changes && number % 3 == 2 {
+            DeliveryRows::Changes(Arc::new(Delta::between(&exporter.expected, &many)))
         } else {
-            Content::Everything(many)
+            DeliveryRows::All(many)
         };
         let delivery = exporter.delivery(content);
         let sink = exporter.sink.clone();
@@ -246,13 +246,13 @@ pub(super) async fn texts_contain_no_secrets(subject: &dyn Subject) {
     let mut errors = Vec::new();
     if let Some(rejected) = subject.sink_with_wrong_credentials().await {
         assert_silent(subject, &format!("{rejected:?}"));
-        let delivery = exporter.delivery(Content::Everything(some.clone()));
+        let delivery = exporter.delivery(DeliveryRows::All(some.clone()));
         errors.extend(rejected.deliver(&delivery).await.err());
         errors.extend(rejected.probe().await.err());
         errors.extend(rejected.retire(&exporter.inventory).await.err());
     }
     subject.stop().await;
-    errors.extend(exporter.attempt(Content::Everything(some)).await.err());
+    errors.extend(exporter.attempt(DeliveryRows::All(some)).await.err());
     errors.extend(exporter.sink.probe().await.err());
     errors.extend(exporter.retire().await.err());
     subject.start().await;

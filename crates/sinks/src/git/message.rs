@@ -134,7 +134,7 @@ impl Context<'_> {
 
 /// What commits would say, for `status.preview`: subject, then body and trailers if there are any.
 /// The inventory and its rows are made up.
-pub fn sample(
+pub(super) fn sample(
     git: &Git,
     cluster: &str,
     sink: &str,

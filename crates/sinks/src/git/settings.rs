@@ -13,13 +13,13 @@ use super::{
     transport::{Basic, HostKeys, HttpTransport, KnownHosts, SshTransport, Transport, private_key},
 };
 use crate::{
-    build::Environment,
+    backend::Environment,
     credentials::Materials,
     http::HttpClient,
     secret::{SecretData, SecretText},
-    spec::SinkSpec,
     tls::Trust,
 };
+use kollect_api::sink::SinkSpec;
 
 /// How a sink uses its repository.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! Documents: all rows in one file, or in several of bounded size.
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -78,7 +77,7 @@ fn placed(
 ) -> Result<Vec<(RepoPath, Document)>, LayoutError> {
     let whole = layout.plain_path(header.inventory, header.generation)?;
     let splitter = Splitter::new(rows.clone());
-    let ceiling = header.max_document_bytes.and_then(NonZeroU64::new);
+    let ceiling = header.documents.max_bytes;
     let at = |exported_at: Timestamp| -> Result<Vec<(RepoPath, Document)>, LayoutError> {
         let pass = Arc::new(Pass {
             generation: header.generation,

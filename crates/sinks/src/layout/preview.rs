@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use kollect_api::{
     effective,
     sink::{
+        SinkSpec,
         common::{Format, LayoutContent, LayoutMode, ProvisioningMode},
-        status::{LayoutPreview, Preview},
+        status::{KafkaPreview, LayoutPreview, MongodbPreview, Preview},
     },
 };
 use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Snapshot, TargetKind};
@@ -17,11 +18,18 @@ use super::held::Nothing;
 use super::manifest::Embedding;
 use super::render::render_all;
 use super::{Header, Layout};
-use crate::spec::SinkSpec;
+use crate::sink::DocumentOptions;
 use kollect_api::InventoryId;
 
 /// Names of the Deployments that are shown.
 const SAMPLES: [&str; 4] = ["api", "web", "cache", "worker"];
+/// The key of a document in MongoDB.
+const MONGODB_KEYS: [&str; 4] = [
+    "inventory_namespace",
+    "inventory_name",
+    "target_name",
+    "source_uid",
+];
 /// How many paths are shown.
 const SHOWN: usize = 3;
 
@@ -30,8 +38,8 @@ pub fn sample_inventory() -> InventoryId {
     InventoryId::namespaced("team-a", "api")
 }
 
-/// The part of `status.preview` that is about files, formats and provisioning. The time, and what
-/// only a backend knows (commits, tables, topics), is for others to add.
+/// The part of `status.preview` that the spec alone tells: files, formats, provisioning,
+/// destinations. The time, and what only a backend knows, is for others to add.
 pub fn preview(spec: &SinkSpec) -> Preview {
     let common = spec.common();
     let (format, git) = match spec {
@@ -58,7 +66,24 @@ pub fn preview(spec: &SinkSpec) -> Preview {
         );
     }
     let object_path = document_path(spec);
+    let (mongodb, kafka) = match spec {
+        SinkSpec::Database(database) => (database.mongodb.as_ref(), None),
+        SinkSpec::Event(event) => (None, event.kafka.as_ref()),
+        SinkSpec::Snapshot(_) => (None, None),
+    };
+    if let Some(mongodb) = mongodb {
+        warnings.push(format!(
+            "mongodb: documents upserted into {}.{}",
+            mongodb.database, mongodb.collection
+        ));
+    }
     Preview {
+        mongodb: mongodb.map(|_| MongodbPreview {
+            expected_index_keys: MONGODB_KEYS.map(str::to_owned).to_vec(),
+        }),
+        kafka: kafka.map(|kafka| KafkaPreview {
+            topic: Some(kafka.topic.clone()),
+        }),
         input_sample_source: Some("synthetic".to_owned()),
         provisioning_mode: Some(match mode {
             ProvisioningMode::Ensure => "ensure".to_owned(),
@@ -129,14 +154,16 @@ fn sample_paths(layout: &Layout) -> Result<Vec<String>, LayoutError> {
     attributes.set(&object());
     let row = |name: &&str| interner.row(&origin, name, &format!("uid-{name}"), attributes.view());
     let rows = Snapshot::new(SAMPLES.iter().map(row));
-    let none = Embedding::Known(BTreeSet::new());
+    let documents = DocumentOptions {
+        embedding: Embedding::Known(BTreeSet::new()),
+        ..DocumentOptions::default()
+    };
     let inventory = sample_inventory();
     let header = Header {
         inventory: &inventory,
         generation: 1,
         at: Timestamp::UNIX_EPOCH,
-        max_document_bytes: None,
-        embedding: &none,
+        documents: &documents,
     };
     let rendering = render_all(layout, &header, &rows, &Nothing)?;
     let mut by_name = BTreeMap::new();

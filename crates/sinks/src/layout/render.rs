@@ -31,7 +31,7 @@ pub fn render_all<'a>(
     rows: &'a Snapshot,
     held: &dyn Held,
 ) -> Result<Rendering<'a>, LayoutError> {
-    let mode = layout.mode(header.embedding, rows);
+    let mode = layout.mode(&header.documents.embedding, rows);
     let rule = layout.rule(header);
     let mut rendering = Rendering {
         mode,

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kollect_api::sink::SinkType;
 
 use super::Redaction;
 use crate::{
     error::SinkError,
-    sink::{Appetite, Delivery, Receipt, Sink},
+    sink::{Delivery, Demand, Receipt, Sink},
 };
 use kollect_api::InventoryId;
 
@@ -41,12 +40,8 @@ impl Redacted {
 
 #[async_trait]
 impl Sink for Redacted {
-    fn sink_type(&self) -> SinkType {
-        self.sink.sink_type()
-    }
-
-    fn appetite(&self) -> Appetite {
-        self.sink.appetite()
+    fn demand(&self) -> Demand {
+        self.sink.demand()
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
@@ -77,12 +72,8 @@ mod tests {
 
     #[async_trait]
     impl Sink for Talkative {
-        fn sink_type(&self) -> SinkType {
-            SinkType::Postgres
-        }
-
-        fn appetite(&self) -> Appetite {
-            Appetite::Changes
+        fn demand(&self) -> Demand {
+            Demand::Changes
         }
 
         async fn deliver(&self, _delivery: &Delivery) -> Result<Receipt, SinkError> {
@@ -112,8 +103,8 @@ mod tests {
             inventory: InventoryId::cluster("all"),
             generation: 1,
             at: jiff::Timestamp::UNIX_EPOCH,
-            content: crate::Content::Changes(Arc::default()),
-            max_document_bytes: None,
+            rows: crate::DeliveryRows::Changes(Arc::default()),
+            documents: crate::DocumentOptions::default(),
         };
         let error = sink.deliver(&delivery).await.unwrap_err();
         assert_eq!(error, SinkError::OutOfStep(CLEAN.to_owned()));
@@ -122,7 +113,6 @@ mod tests {
         assert_eq!(receipt.note.as_deref(), Some(CLEAN));
         let error = sink.probe().await.unwrap_err();
         assert_eq!(error, SinkError::Forbidden(CLEAN.to_owned()));
-        assert_eq!(sink.sink_type(), SinkType::Postgres);
-        assert_eq!(sink.appetite(), Appetite::Changes);
+        assert_eq!(sink.demand(), Demand::Changes);
     }
 }

@@ -10,14 +10,18 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use kollect_api::InventoryId;
-use kollect_api::{address::AddressPolicy, sink::KollectSnapshotSinkSpec};
+use kollect_api::{
+    InventoryId, SinkKey,
+    address::AddressPolicy,
+    reference::SinkFamily,
+    sink::{KollectSnapshotSinkSpec, SinkSpec},
+};
 use kollect_inventory::{
     AttributesBuffer, Delta, Interner, OriginParts, Row, Snapshot, TargetKind,
 };
 use kollect_sinks::{
-    Content, Delivery, Sink, SinkError, SinkSpec,
-    build::{self, Environment},
+    Delivery, DeliveryRows, DocumentOptions, Sink, SinkError,
+    backend::{self, Environment, SinkSeed},
     credentials,
     dial::Dialer,
     secret::SecretData,
@@ -226,7 +230,14 @@ pub(crate) fn build(sketch: &Sketch, work: &Path) -> Result<Arc<dyn Sink>, SinkE
         work_dir: work.join(&sketch.work),
         local_repositories: true,
     };
-    build::build(&sketch.name, "team-a", &spec, materials, &environment)
+    let seed = SinkSeed {
+        key: SinkKey::new(SinkFamily::Snapshot, "team-a", &*sketch.name),
+        spec: Arc::new(spec),
+        materials,
+    };
+    tokio::task::block_in_place(|| {
+        tokio::runtime::Handle::current().block_on(backend::open(seed, &environment))
+    })
 }
 
 /// Lays one JSON object over another.
@@ -294,7 +305,7 @@ pub(crate) fn inventory() -> InventoryId {
 
 /// A delivery of all rows, in the shape of the vectors.
 pub(crate) fn everything(inventory: &InventoryId, rows: &[Row]) -> Delivery {
-    delivery(inventory, Content::Everything(Snapshot::new(rows.to_vec())))
+    delivery(inventory, DeliveryRows::All(Snapshot::new(rows.to_vec())))
 }
 
 /// A delivery of the difference between two states.
@@ -302,16 +313,16 @@ pub(crate) fn changes(inventory: &InventoryId, before: &[Row], after: &[Row]) ->
     let before = Snapshot::new(before.to_vec());
     let after = Snapshot::new(after.to_vec());
     let delta = Arc::new(Delta::between(&before, &after));
-    delivery(inventory, Content::Changes(delta))
+    delivery(inventory, DeliveryRows::Changes(delta))
 }
 
-fn delivery(inventory: &InventoryId, content: Content) -> Delivery {
+fn delivery(inventory: &InventoryId, rows: DeliveryRows) -> Delivery {
     Delivery {
         inventory: inventory.clone(),
         generation: 4,
         at: "2026-08-01T12:00:00Z".parse::<Timestamp>().unwrap(),
-        content,
-        max_document_bytes: None,
+        rows,
+        documents: DocumentOptions::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files come, change and go, and only those that have to.
 
 use kollect_api::InventoryId;
-use kollect_sinks::{Appetite, SinkError};
+use kollect_sinks::{Demand, SinkError};
 use serde_json::json;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 async fn v34_files_of_rows_that_are_gone_go() {
     let stage = Stage::start();
     let sink = stage.sink(json!({ "layout": { "mode": "perResource" } }));
-    assert_eq!(sink.appetite(), Appetite::Changes);
+    assert_eq!(sink.demand(), Demand::Changes);
     sink.deliver(&everything(&inventory(), &[a(), b()]))
         .await
         .unwrap();

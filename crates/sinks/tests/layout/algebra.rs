@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Row, Snapshot};
+use kollect_sinks::DocumentOptions;
 use kollect_sinks::layout::{
-    Embedding, Layout, LayoutError, Nothing, Places, RepoPath,
+    Layout, LayoutError, Nothing, Places, RepoPath,
     render::{render_all, render_changes},
 };
 use proptest::prelude::*;
@@ -110,7 +111,8 @@ fn layouts() -> impl Strategy<Value = Value> {
 
 fn everything(layout: &Layout, rows: &Snapshot) -> Result<(Files, Places), LayoutError> {
     let inventory = InventoryId::namespaced("team-a", "web");
-    let header = header(&inventory, &Embedding::Unknown);
+    let documents = DocumentOptions::default();
+    let header = header(&inventory, &documents);
     let rendering = render_all(layout, &header, rows, &Nothing)?;
     let mut files = Files::new();
     let mut count = 0;
@@ -159,7 +161,8 @@ proptest! {
             let next = Snapshot::new(next.chain(step));
             let delta = Delta::between(&rows, &next);
             let inventory = InventoryId::namespaced("team-a", "web");
-            let header = header(&inventory, &Embedding::Unknown);
+            let documents = DocumentOptions::default();
+    let header = header(&inventory, &documents);
             let expected = everything(&layout, &next);
             match render_changes(&layout, &header, places, &delta) {
                 Ok(changes) => {
@@ -223,7 +226,8 @@ fn one_changed_row_is_one_written_file() {
     let new = Snapshot::new((0..5_000).map(|index| item(index, usize::from(index == 77))));
     let (_, places) = everything(&layout, &old).expect("files");
     let inventory = InventoryId::namespaced("team-a", "web");
-    let header = header(&inventory, &Embedding::Unknown);
+    let documents = DocumentOptions::default();
+    let header = header(&inventory, &documents);
     let delta = Delta::between(&old, &new);
     let changes = render_changes(&layout, &header, places, &delta).expect("files");
     let written: Vec<String> = changes.files().map(|file| file.path.to_string()).collect();
@@ -262,7 +266,8 @@ fn rows_move_aside_and_back() {
     let layout =
         layout(&json!({"type": "git", "layout": {"mode": "perResource"}})).expect("a layout");
     let inventory = InventoryId::namespaced("team-a", "web");
-    let header = header(&inventory, &Embedding::Unknown);
+    let documents = DocumentOptions::default();
+    let header = header(&inventory, &documents);
     let mut before = Snapshot::new([apps.clone()]);
     let (_, mut places) = everything(&layout, &before).expect("files");
     for (rows, written, removed) in [

@@ -4,7 +4,8 @@ use std::io::Read;
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::layout::{Embedding, File, Nothing, render::render_all};
+use kollect_sinks::DocumentOptions;
+use kollect_sinks::layout::{File, Nothing, render::render_all};
 use serde_json::{Value, json};
 
 use crate::rows::{Item, header, layout};
@@ -26,7 +27,8 @@ fn rows(count: usize) -> Snapshot {
 fn document(spec: &Value, rows: &Snapshot) -> File {
     let layout = layout(spec).expect("a layout");
     let inventory = InventoryId::namespaced("team-a", "web");
-    let header = header(&inventory, &Embedding::Unknown);
+    let documents = DocumentOptions::default();
+    let header = header(&inventory, &documents);
     let rendering = render_all(&layout, &header, rows, &Nothing).expect("files");
     let mut files: Vec<File> = rendering
         .files()

@@ -1,12 +1,14 @@
 //! Repositories that several owners write to: everybody's files are there, and nobody else's.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Row, Snapshot};
+use kollect_sinks::DocumentOptions;
 use kollect_sinks::layout::{
-    Embedding, FileOwner, LayoutError, Places, Plan, RepoPath, plan_changes, plan_everything,
-    plan_release, preview::preview,
+    FileOwner, LayoutError, Places, Plan, RepoPath, plan_changes, plan_everything, plan_release,
+    preview::preview,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -67,9 +69,12 @@ fn export_at(
     generation: i64,
 ) -> Result<Option<Places>, LayoutError> {
     let layout = layout(spec)?;
-    let mut header = header(&owner.inventory, &Embedding::Unknown);
+    let documents = DocumentOptions {
+        max_bytes: NonZeroU64::new(600),
+        ..DocumentOptions::default()
+    };
+    let mut header = header(&owner.inventory, &documents);
     header.generation = generation;
-    header.max_document_bytes = Some(600);
     let plan = plan_everything(&layout, owner, &header, rows, files)?;
     apply(files, &plan);
     Ok(plan.into_places())
@@ -313,7 +318,8 @@ proptest! {
         let mut places = export(&mut files, &spec, &one, &before).unwrap().unwrap();
         for state in &states[1..] {
             let after = snapshot(state);
-            let header = header(&one.inventory, &Embedding::Unknown);
+            let documents = DocumentOptions::default();
+    let header = header(&one.inventory, &documents);
             let delta = Delta::between(&before, &after);
             let plan = plan_changes(&layout, &one, &header, places, &delta, &files).unwrap();
             apply(&mut files, &plan);
@@ -362,7 +368,7 @@ fn v41_v42_previews() {
         ),
     ] {
         let snapshot = serde_json::from_value(spec.clone()).expect("a snapshot sink");
-        let found = preview(&kollect_sinks::SinkSpec::Snapshot(snapshot));
+        let found = preview(&kollect_api::sink::SinkSpec::Snapshot(snapshot));
         let mut expected = expected;
         expected["inputSampleSource"] = json!("synthetic");
         assert_eq!(serde_json::to_value(found).unwrap(), expected, "{spec}");

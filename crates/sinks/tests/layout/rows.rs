@@ -2,9 +2,10 @@
 
 use jiff::Timestamp;
 use kollect_api::InventoryId;
+use kollect_api::sink::SinkSpec;
 use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Row, TargetKind};
-use kollect_sinks::SinkSpec;
-use kollect_sinks::layout::{Embedding, Header, Layout, LayoutError};
+use kollect_sinks::DocumentOptions;
+use kollect_sinks::layout::{Header, Layout, LayoutError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -51,12 +52,11 @@ pub(crate) fn at(time: &str) -> Timestamp {
     time.parse().expect("a time")
 }
 
-pub(crate) fn header<'a>(inventory: &'a InventoryId, embedding: &'a Embedding) -> Header<'a> {
+pub(crate) fn header<'a>(inventory: &'a InventoryId, documents: &'a DocumentOptions) -> Header<'a> {
     Header {
         inventory,
         generation: 4,
         at: at("2026-08-01T12:00:00Z"),
-        max_document_bytes: None,
-        embedding,
+        documents,
     }
 }

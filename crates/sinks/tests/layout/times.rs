@@ -1,10 +1,12 @@
 //! A file in which nothing but the time would change does not change.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::layout::{Embedding, RepoPath, render::render_all};
+use kollect_sinks::DocumentOptions;
+use kollect_sinks::layout::{RepoPath, render::render_all};
 use serde_json::{Value, json};
 
 use crate::rows::{Item, at, header, layout};
@@ -26,9 +28,12 @@ fn export(
     let layout = layout(spec).expect("a layout");
     let inventory = InventoryId::namespaced("team-a", "web");
     let rows = rows(names);
-    let mut header = header(&inventory, &Embedding::Unknown);
+    let documents = DocumentOptions {
+        max_bytes: NonZeroU64::new(450),
+        ..DocumentOptions::default()
+    };
+    let mut header = header(&inventory, &documents);
     header.at = at(time);
-    header.max_document_bytes = Some(450);
     let rendering = render_all(&layout, &header, &rows, held).expect("files");
     let files = rendering.files().map(|file| file.expect("a path"));
     files

@@ -1,9 +1,11 @@
 //! The vectors of `tests/data/layout/vectors.yaml`.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
+use kollect_sinks::DocumentOptions;
 use kollect_sinks::layout::{Embedding, Nothing, RepoPath, render::render_all};
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,7 +28,7 @@ struct Case {
     #[serde(default)]
     inventory: BTreeMap<String, String>,
     embedding: Option<Vec<String>>,
-    max_document_bytes: Option<u64>,
+    max_document_bytes: Option<NonZeroU64>,
     items: Vec<Value>,
     #[serde(default)]
     #[expect(dead_code, reason = "for readers of the file")]
@@ -60,8 +62,11 @@ fn check(case: &Case, vectors: &Vectors) {
             .row(),
     });
     let rows = Snapshot::new(rows);
-    let mut header = header(&inventory, &embedding);
-    header.max_document_bytes = case.max_document_bytes;
+    let documents = DocumentOptions {
+        max_bytes: case.max_document_bytes,
+        embedding,
+    };
+    let header = header(&inventory, &documents);
     let layout = layout(&case.spec).unwrap_or_else(|error| panic!("{id}: {error}"));
     let rendering = match (render_all(&layout, &header, &rows, &Nothing), &case.error) {
         (Ok(rendering), None) => rendering,

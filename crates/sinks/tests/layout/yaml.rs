@@ -2,7 +2,8 @@
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::layout::{Embedding, Nothing, render::render_all};
+use kollect_sinks::DocumentOptions;
+use kollect_sinks::layout::{Nothing, render::render_all};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -171,7 +172,8 @@ fn yaml_of(attributes: &Map<String, Value>, mode: &str) -> String {
     let layout = layout.expect("a layout");
     let inventory = InventoryId::namespaced("team-a", "web");
     let rows = Snapshot::new([item.row()]);
-    let header = header(&inventory, &Embedding::Unknown);
+    let documents = DocumentOptions::default();
+    let header = header(&inventory, &documents);
     let rendering = render_all(&layout, &header, &rows, &Nothing).expect("files");
     let file = rendering.files().next().expect("a file").expect("a path");
     String::from_utf8(file.body.into_bytes()).expect("text")

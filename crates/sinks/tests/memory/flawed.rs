@@ -12,10 +12,9 @@ use std::{
 
 use async_trait::async_trait;
 use kollect_api::InventoryId;
-use kollect_api::sink::SinkType;
 use kollect_inventory::{Delta, Snapshot};
 use kollect_sinks::{
-    Appetite, Content, Delivery, Receipt, Sink, SinkError,
+    Delivery, DeliveryRows, Demand, Receipt, Sink, SinkError,
     memory::{MemoryServer, MemorySink},
 };
 
@@ -107,25 +106,25 @@ impl Flawed {
     fn tampered(&self, delivery: &Delivery) -> Delivery {
         let mut delivery = delivery.clone();
         let held = self.server.rows(&self.cluster, &delivery.inventory);
-        delivery.content = match (self.flaw, delivery.content) {
-            (Flaw::IgnoresDeletes, Content::Everything(rows)) => {
+        delivery.rows = match (self.flaw, delivery.rows) {
+            (Flaw::IgnoresDeletes, DeliveryRows::All(rows)) => {
                 let new: Vec<_> = rows.rows().to_vec();
-                Content::Everything(held.into_iter().chain(new).collect())
+                DeliveryRows::All(held.into_iter().chain(new).collect())
             }
-            (Flaw::IgnoresDeletes, Content::Changes(delta)) => {
-                Content::Changes(Arc::new(upserts(&delta)))
+            (Flaw::IgnoresDeletes, DeliveryRows::Changes(delta)) => {
+                DeliveryRows::Changes(Arc::new(upserts(&delta)))
             }
-            (Flaw::KnowsOnlyItsOwnRows, Content::Everything(rows)) => {
+            (Flaw::KnowsOnlyItsOwnRows, DeliveryRows::All(rows)) => {
                 let mut seen = self.seen.lock().unwrap();
                 let foreign = held
                     .into_iter()
                     .filter(|row| !seen.contains(&row.uid().to_string()));
                 let all: Snapshot = foreign.chain(rows.rows().iter().cloned()).collect();
                 seen.extend(rows.rows().iter().map(|row| row.uid().to_string()));
-                Content::Everything(all)
+                DeliveryRows::All(all)
             }
-            (Flaw::CutsRowsShort, Content::Everything(rows)) => {
-                Content::Everything(rows.rows().iter().take(1_000).cloned().collect())
+            (Flaw::CutsRowsShort, DeliveryRows::All(rows)) => {
+                DeliveryRows::All(rows.rows().iter().take(1_000).cloned().collect())
             }
             (_, content) => content,
         };
@@ -133,48 +132,48 @@ impl Flawed {
     }
 
     async fn deliver_wrongly(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
-        match (self.flaw, &delivery.content) {
-            (Flaw::EmptiesNeighbours, Content::Everything(_)) => {
+        match (self.flaw, &delivery.rows) {
+            (Flaw::EmptiesNeighbours, DeliveryRows::All(_)) => {
                 self.retire_where(|cluster, inventory| {
                     cluster == self.cluster && *inventory != delivery.inventory
                 })
                 .await;
             }
-            (Flaw::PrunesOtherClusters, Content::Everything(_)) => {
+            (Flaw::PrunesOtherClusters, DeliveryRows::All(_)) => {
                 self.retire_where(|cluster, inventory| {
                     cluster != self.cluster && *inventory == delivery.inventory
                 })
                 .await;
             }
-            (Flaw::RewritesEverything, Content::Everything(_)) => {
+            (Flaw::RewritesEverything, DeliveryRows::All(_)) => {
                 self.sink.retire(&delivery.inventory).await?;
             }
-            (Flaw::DeletesAfterUpserts, Content::Changes(delta)) => {
+            (Flaw::DeletesAfterUpserts, DeliveryRows::Changes(delta)) => {
                 let mut first = delivery.clone();
-                first.content = Content::Changes(Arc::new(upserts(delta)));
+                first.rows = DeliveryRows::Changes(Arc::new(upserts(delta)));
                 self.sink.deliver(&first).await?;
                 let mut deletes = Delta::new();
                 for row in delta.deletes() {
                     deletes.record(Some(row.clone()), None);
                 }
                 let mut second = delivery.clone();
-                second.content = Content::Changes(Arc::new(deletes));
+                second.rows = DeliveryRows::Changes(Arc::new(deletes));
                 return self.sink.deliver(&second).await;
             }
-            (Flaw::RefusesRepeatedChanges, Content::Changes(delta)) => {
+            (Flaw::RefusesRepeatedChanges, DeliveryRows::Changes(delta)) => {
                 let held = self.server.rows(&self.cluster, &delivery.inventory);
                 if delta.deletes().any(|gone| !held.contains(gone)) {
                     return Err(SinkError::terminal("a row to delete is not there"));
                 }
             }
-            (Flaw::NeverNoticesLoss, Content::Changes(delta)) => {
+            (Flaw::NeverNoticesLoss, DeliveryRows::Changes(delta)) => {
                 let held: Snapshot = self
                     .server
                     .rows(&self.cluster, &delivery.inventory)
                     .into_iter()
                     .collect();
                 let mut all = delivery.clone();
-                all.content = Content::Everything(held.apply(delta));
+                all.rows = DeliveryRows::All(held.apply(delta));
                 return self.sink.deliver(&all).await;
             }
             (Flaw::JamsWhenCancelled, _) => {
@@ -187,9 +186,9 @@ impl Flawed {
             }
             (Flaw::WritesLate, _) => {
                 let (sink, delivery) = (self.sink.clone(), delivery.clone());
-                let rows = match &delivery.content {
-                    Content::Everything(rows) => rows.len(),
-                    Content::Changes(delta) => delta.len(),
+                let rows = match &delivery.rows {
+                    DeliveryRows::All(rows) => rows.len(),
+                    DeliveryRows::Changes(delta) => delta.len(),
                 };
                 let background = tokio::spawn(async move {
                     // The larger, the later: a small delivery overtakes a large one.
@@ -234,12 +233,8 @@ impl fmt::Debug for Flawed {
 
 #[async_trait]
 impl Sink for Flawed {
-    fn sink_type(&self) -> SinkType {
-        self.sink.sink_type()
-    }
-
-    fn appetite(&self) -> Appetite {
-        self.sink.appetite()
+    fn demand(&self) -> Demand {
+        self.sink.demand()
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {

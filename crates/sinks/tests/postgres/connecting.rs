@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kollect_sinks::{Sink, SinkError, build::Environment, dial::Dialer, postgres::PostgresSink};
+use kollect_sinks::{Sink, SinkError, backend::Environment, dial::Dialer, postgres::PostgresSink};
 use kollect_testkit::{
     Postgres,
     pki::Authority,

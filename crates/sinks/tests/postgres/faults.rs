@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::{Content, Sink, SinkError};
+use kollect_sinks::{DeliveryRows, Sink, SinkError};
 use kollect_testkit::{
     Postgres,
     postgres::{Database, Tls},
@@ -119,7 +119,7 @@ async fn a_cancelled_delivery_ends_at_the_server() {
         .expect("delivered");
     sql(&database, SLOW).await;
     for rows in [5, 5_000] {
-        let content = Content::Everything(with_slow(rows));
+        let content = DeliveryRows::All(with_slow(rows));
         let work = {
             let (sink, delivery) = (Arc::clone(&sink), delivery(&inventory(), T2, content));
             tokio::spawn(async move { sink.deliver(&delivery).await })

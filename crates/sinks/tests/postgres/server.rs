@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use kollect_api::InventoryId;
+use kollect_api::sink::SinkSpec;
 use kollect_api::{address::AddressPolicy, sink::KollectDatabaseSinkSpec};
 use kollect_inventory::{Delta, Snapshot};
 use kollect_sinks::{
-    Content, Delivery, Receipt, Sink, SinkError, SinkSpec,
-    build::Environment,
+    Delivery, DeliveryRows, DocumentOptions, Receipt, Sink, SinkError,
+    backend::Environment,
     credentials::{Materials, materials},
     dial::Dialer,
     postgres::PostgresSink,
@@ -88,13 +89,13 @@ pub(crate) fn inventory() -> InventoryId {
     InventoryId::namespaced("team-a", "team-inventory")
 }
 
-pub(crate) fn delivery(inventory: &InventoryId, at: &str, content: Content) -> Delivery {
+pub(crate) fn delivery(inventory: &InventoryId, at: &str, rows: DeliveryRows) -> Delivery {
     Delivery {
         inventory: inventory.clone(),
         generation: 1,
         at: at.parse().expect("a moment"),
-        content,
-        max_document_bytes: None,
+        rows,
+        documents: DocumentOptions::default(),
     }
 }
 
@@ -105,7 +106,7 @@ pub(crate) async fn everything(
     at: &str,
     rows: &Snapshot,
 ) -> Result<Receipt, SinkError> {
-    let content = Content::Everything(rows.clone());
+    let content = DeliveryRows::All(rows.clone());
     sink.deliver(&delivery(inventory, at, content)).await
 }
 
@@ -117,7 +118,7 @@ pub(crate) async fn changes(
     before: &Snapshot,
     after: &Snapshot,
 ) -> Result<Receipt, SinkError> {
-    let content = Content::Changes(Arc::new(Delta::between(before, after)));
+    let content = DeliveryRows::Changes(Arc::new(Delta::between(before, after)));
     sink.deliver(&delivery(inventory, at, content)).await
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use kollect_api::InventoryId;
+use kollect_api::sink::SinkSpec;
 use kollect_inventory::Snapshot;
-use kollect_sinks::{Sink, SinkSpec};
+use kollect_sinks::Sink;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

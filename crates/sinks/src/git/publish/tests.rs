@@ -17,14 +17,14 @@ use kollect_testkit::git::{GitServer, Repository as Served, RepositoryOptions, S
 
 use super::*;
 use crate::{
-    build::Environment,
+    backend::Environment,
     credentials,
     dial::Dialer,
     error::SinkError,
     git::settings::{self, Settings},
     secret::SecretData,
-    spec::SinkSpec,
 };
+use kollect_api::sink::SinkSpec;
 
 /// Writes and removes files, whatever is there.
 struct Edit {
