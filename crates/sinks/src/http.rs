@@ -5,6 +5,8 @@
 //! HTTP/1.1 only, which every server speaks.
 
 mod connector;
+#[cfg(feature = "object-store")]
+pub mod object_store;
 mod redirect;
 #[cfg(test)]
 mod tests;

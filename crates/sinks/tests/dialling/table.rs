@@ -1,0 +1,146 @@
+//! Every kind of connection against the table of forbidden places.
+
+use futures::future::join_all;
+use kollect_api::address::AddressPolicy;
+use kollect_sinks::SinkError;
+use serde::Deserialize;
+
+use crate::{
+    door::{Doors, Manners},
+    kind::{ALL, Kind},
+    resolver::Turns,
+};
+
+/// The dialler's own vectors; only what is refused matters here.
+#[derive(Deserialize)]
+struct Vectors {
+    addresses: Vec<Judged>,
+    dials: Vec<Dial>,
+}
+
+#[derive(Deserialize)]
+struct Judged {
+    address: String,
+    by_default: bool,
+    with_private: bool,
+}
+
+#[derive(Deserialize)]
+struct Dial {
+    host: String,
+    #[serde(default)]
+    private: bool,
+    allow_host: Option<String>,
+    allow_network: Option<String>,
+    #[serde(default)]
+    answer: Vec<String>,
+    dialled: Option<Vec<String>>,
+}
+
+/// A place that must not be reached.
+struct Forbidden {
+    policy: AddressPolicy,
+    host: String,
+    answer: Vec<String>,
+}
+
+/// Spellings of loopback that only some resolvers know.
+const LOOPBACK: [&str; 4] = ["0x7f.1", "2130706433", "0177.0.0.1", "LOCALHOST."];
+
+fn forbidden() -> Vec<Forbidden> {
+    let text = include_str!("../../src/dial/vectors.yaml");
+    let vectors: Vectors = serde_saphyr::from_str(text).unwrap();
+    let mut places = Vec::new();
+    for Judged {
+        address,
+        by_default,
+        with_private,
+    } in vectors.addresses
+    {
+        for (allow_private, allowed) in [(false, by_default), (true, with_private)] {
+            if allowed {
+                continue;
+            }
+            let policy = AddressPolicy {
+                allow_private,
+                ..AddressPolicy::default()
+            };
+            let bare = address.split('%').next().unwrap().to_owned();
+            for (host, answer) in [
+                (address.clone(), Vec::new()),
+                ("name.example.com".to_owned(), vec![bare]),
+            ] {
+                places.push(Forbidden {
+                    policy: policy.clone(),
+                    host,
+                    answer,
+                });
+            }
+        }
+    }
+    for dial in vectors
+        .dials
+        .into_iter()
+        .filter(|dial| dial.dialled.is_none())
+    {
+        let policy = AddressPolicy {
+            allow_private: dial.private,
+            allowed_hosts: dial.allow_host.into_iter().collect(),
+            allowed_networks: dial
+                .allow_network
+                .iter()
+                .map(|network| network.parse().unwrap())
+                .collect(),
+        };
+        places.push(Forbidden {
+            policy,
+            host: dial.host,
+            answer: dial.answer,
+        });
+    }
+    places.extend(LOOPBACK.map(|host| Forbidden {
+        policy: AddressPolicy::default(),
+        host: host.to_owned(),
+        answer: vec!["127.0.0.1".to_owned()],
+    }));
+    places
+}
+
+/// Nobody comes, and the sink can say why: a forbidden place is for a person to change.
+async fn refuses(kind: Kind) {
+    let doors = Doors::open(Manners::default()).await;
+    let places = forbidden();
+    let asked = places
+        .iter()
+        .filter(|place| kind.takes(&place.host))
+        .map(async |place| {
+            let Forbidden {
+                policy,
+                host,
+                answer,
+            } = place;
+            let turns = Turns::new(&[answer]);
+            let dialer = turns.dialer(policy.clone());
+            let subject = kind.subject(dialer, host, doors.port).await;
+            let failure = subject.work(host, doors.port).await;
+            assert!(
+                matches!(&failure, Some(SinkError::Terminal(text)) if text.contains("forbidden")),
+                "{kind:?} to {host:?} ({answer:?}): {failure:?}"
+            );
+        });
+    let asked = join_all(asked).await.len();
+    assert!(
+        asked * 3 > places.len() * 2,
+        "{kind:?} was asked for {asked} of {}",
+        places.len()
+    );
+    assert_eq!(doors.allowed.callers().await, 0, "{kind:?}");
+    assert_eq!(doors.forbidden.callers().await, 0, "{kind:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_kind_reaches_a_forbidden_place() {
+    for kind in ALL {
+        refuses(kind).await;
+    }
+}
