@@ -7,7 +7,9 @@
 //! streamed both ways.
 //!
 //! A store without credentials asks the metadata service of its cloud for some, and is refused
-//! here like everybody else.
+//! here like everybody else. Its endpoint has to be a URL as the `url` crate reads it, which is for
+//! whoever builds the store to check: `object_store` 0.14 panics when it signs a request to
+//! something else, such as an IPv6 address with a zone.
 
 use std::{error::Error, io, time::Duration};
 

@@ -39,15 +39,6 @@ pub(crate) enum Kind {
     Nats,
 }
 
-pub(crate) const ALL: [Kind; 6] = [
-    Kind::Plain,
-    Kind::Http,
-    Kind::ObjectStore,
-    Kind::Mongo,
-    Kind::Kafka,
-    Kind::Nats,
-];
-
 /// A client of one kind for one server, with its guard.
 pub(crate) enum Subject {
     Plain(Dialer),
@@ -63,7 +54,9 @@ impl Kind {
     pub(crate) fn takes(self, host: &str) -> bool {
         match self {
             Kind::Plain | Kind::Mongo | Kind::Nats => true,
-            Kind::Http | Kind::ObjectStore => url(host, 1).parse::<http::Uri>().is_ok(),
+            Kind::Http => url(host, 1).parse::<http::Uri>().is_ok(),
+            // It panics where no URL is; see `http::object_store`.
+            Kind::ObjectStore => Kind::Http.takes(host) && !host.contains('%'),
             // It cuts host and port at the first colon.
             Kind::Kafka => !host.contains(':'),
         }

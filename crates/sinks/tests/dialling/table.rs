@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{
     door::{Doors, Manners},
-    kind::{ALL, Kind},
+    kind::Kind,
     resolver::Turns,
 };
 
@@ -138,9 +138,6 @@ async fn refuses(kind: Kind) {
     assert_eq!(doors.forbidden.callers().await, 0, "{kind:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_kind_reaches_a_forbidden_place() {
-    for kind in ALL {
-        refuses(kind).await;
-    }
+mod no_forbidden_place_is_reached {
+    crate::for_each_kind!(super::refuses);
 }
