@@ -3,11 +3,13 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    time::sleep,
 };
 
 /// What a door says.
@@ -120,10 +122,19 @@ impl Door {
         }
     }
 
-    /// Whether somebody said something that begins or goes on like this.
-    pub(crate) fn heard(&self, is_it: impl Fn(&[u8]) -> bool) -> bool {
-        let callers = self.callers.lock().unwrap();
-        callers.iter().any(|caller| is_it(&caller.said))
+    /// Whether somebody said this. What was sent may still be on its way.
+    pub(crate) async fn heard(&self, is_it: impl Fn(&[u8]) -> bool) -> bool {
+        for _ in 0..100 {
+            let said = {
+                let callers = self.callers.lock().unwrap();
+                callers.iter().any(|caller| is_it(&caller.said))
+            };
+            if said {
+                return true;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        false
     }
 }
 

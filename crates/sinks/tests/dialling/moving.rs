@@ -31,7 +31,7 @@ async fn stays_where_it_may(kind: Kind, answers: [&[&str]; 2]) {
     }
     assert_eq!(doors.forbidden.callers().await, 0, "{kind:?}");
     assert!(doors.allowed.callers().await >= 1, "{kind:?}");
-    let reached = doors.allowed.heard(|bytes| kind.says(bytes));
+    let reached = doors.allowed.heard(|bytes| kind.says(bytes)).await;
     assert!(reached, "{kind:?} did not say its first words");
 }
 
@@ -58,7 +58,7 @@ async fn stays_away(kind: Kind) {
     let dialer = turns.dialer(only_allowed());
     let subject = kind.subject(dialer, NAME, doors.port).await;
     while turns.lookups() < 2 {
-        let failure = subject.work(NAME, doors.port).await;
+        let failure = subject.failure(NAME, doors.port).await;
         assert!(
             matches!(failure, Some(SinkError::Terminal(_))),
             "{kind:?}: {failure:?}"

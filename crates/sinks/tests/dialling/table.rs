@@ -122,7 +122,7 @@ async fn refuses(kind: Kind) {
             let turns = Turns::new(&[answer]);
             let dialer = turns.dialer(policy.clone());
             let subject = kind.subject(dialer, host, doors.port).await;
-            let failure = subject.work(host, doors.port).await;
+            let failure = subject.failure(host, doors.port).await;
             assert!(
                 matches!(&failure, Some(SinkError::Terminal(text)) if text.contains("forbidden")),
                 "{kind:?} to {host:?} ({answer:?}): {failure:?}"
