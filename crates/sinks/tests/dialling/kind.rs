@@ -27,7 +27,7 @@ use tokio::io::AsyncWriteExt;
 
 /// How long a client tries before it gives up. None of the servers here ever gives an answer that
 /// satisfies one.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -98,16 +98,34 @@ impl Kind {
 }
 
 impl Subject {
-    /// Lets the client try until its guard has something to say. On a busy machine a client may give
-    /// up before it got that far.
+    /// Lets a new client try until its guard says why it gets nowhere. On a busy machine a client may
+    /// give up before it got that far.
     pub(crate) async fn failure(&self, host: &str, port: u16) -> Option<SinkError> {
         for _ in 0..4 {
-            let failure = self.work(host, port).await;
+            let failure = tokio::select! {
+                failure = self.work(host, port) => failure,
+                failure = self.told() => Some(failure),
+            };
             if failure.is_some() {
                 return failure;
             }
         }
         None
+    }
+
+    /// What the guard says, as soon as it says something.
+    async fn told(&self) -> SinkError {
+        loop {
+            let failure = match self {
+                Subject::Mongo(guard) | Subject::Kafka(guard) => guard.last_failure(),
+                Subject::Nats(guard) => guard.last_failure(),
+                Subject::Plain(_) | Subject::Http(_) | Subject::ObjectStore(_) => None,
+            };
+            if let Some(failure) = failure {
+                return failure;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Lets the client do its work until it gives up. What it says in the end is up to the client;
