@@ -6,7 +6,34 @@
 //! of every backend is opened here: names are resolved for each connection, every address of the
 //! answer is judged, and the socket goes to exactly the address that was judged. TLS names, HTTP
 //! hosts and SSH host keys keep the name.
+//!
+//! # Clients that open their own sockets
+//!
+//! A check before such a client connects would leave a gap: it resolves again, and the answer may
+//! have changed. So they get their connections from here too, each in the way that it allows:
+//!
+//! | Client | Way |
+//! | --- | --- |
+//! | Postgres, Git, BigQuery | take a [`TcpStream`], or use our [HTTP client](crate::http) |
+//! | S3, GCS, Azure (`object_store`) | takes an HTTP client: ours, see [`crate::http::object_store`] |
+//! | MongoDB (`mongodb`), Kafka (`rskafka`) | take a SOCKS5 proxy: [`socks`], one per sink |
+//! | NATS (`async-nats`) | takes nothing: [`nats`], a door per server on loopback that dials, does TLS and carries the bytes |
+//!
+//! Why NATS has a door of its own: `async-nats` takes neither a dialler nor a resolver nor a proxy.
+//! Giving it the judged address instead of the name, with a verifier that checks the name, closes
+//! the gap, but TLS then announces no server name, which servers behind a router by name need, and
+//! a server that moves is never found again. A changed copy of the library would have to be carried
+//! along for ever. The door resolves and judges for each connection, announces and checks the name
+//! with the [TLS of every other backend](crate::tls), and says why it failed. Its price: between
+//! client and door, within this process, the protocol is plain. Only this process is let in.
+//!
+//! One suite runs all kinds against the same forbidden places and against names that change their
+//! address: `tests/dialling`.
 
+mod loopback;
+pub mod nats;
+mod own_process;
+pub mod socks;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -5,6 +5,8 @@
 //! proxy would connect to whatever it is told. HTTP/1.1 only, which every server speaks.
 
 mod connector;
+#[cfg(feature = "object-store")]
+pub mod object_store;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,279 @@
+//! A listener on loopback in front of the dialler, for clients that open their sockets themselves.
+//!
+//! Everything that runs for it ends when its value is dropped: the tasks of its connections belong
+//! to the task that accepts them, and that one belongs to the value.
+
+use std::{
+    future::Future,
+    io,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes},
+    net::{TcpListener, TcpStream},
+    task::{self, AbortHandle, JoinSet},
+    time::sleep,
+};
+
+use super::own_process;
+use crate::error::SinkError;
+
+/// How many connections one listener serves at a time; more of them wait in the system's queue. A
+/// client has a few per server.
+const CONNECTIONS: usize = 128;
+/// What each direction of a connection holds in memory.
+const BUFFER: usize = 16 * 1024;
+/// The pause after the system could not accept, such as without free file descriptors.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How many bytes of a failure are kept: names come from servers too.
+const LONGEST_FAILURE: usize = 1024;
+
+/// Who may use a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Callers {
+    /// Whoever connects; they have to prove themselves in the protocol.
+    Anyone,
+    /// This process alone.
+    OwnProcess,
+}
+
+/// A listener on loopback that serves until it is dropped.
+#[derive(Debug)]
+pub(super) struct Loopback {
+    address: SocketAddrV4,
+    failure: LastFailure,
+    accepting: AbortHandle,
+}
+
+impl Loopback {
+    /// Listens on a free port and serves every connection by `serve`.
+    pub(super) async fn open<S, F>(callers: Callers, serve: S) -> Result<Self, SinkError>
+    where
+        S: Fn(TcpStream, LastFailure) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let cannot = |error: io::Error| {
+            SinkError::transient(format!("cannot listen on loopback for the client: {error}"))
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .map_err(cannot)?;
+        let port = listener.local_addr().map_err(cannot)?.port();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let failure = LastFailure::default();
+        let door = Door {
+            listener,
+            address,
+            callers,
+            failure: failure.clone(),
+        };
+        let accepting = tokio::spawn(door.accept(serve)).abort_handle();
+        Ok(Self {
+            address,
+            failure,
+            accepting,
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    pub(super) fn last_failure(&self) -> Option<SinkError> {
+        self.failure.get()
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// What the accepting task needs.
+struct Door {
+    listener: TcpListener,
+    address: SocketAddrV4,
+    callers: Callers,
+    failure: LastFailure,
+}
+
+impl Door {
+    async fn accept<S, F>(self, serve: S)
+    where
+        S: Fn(TcpStream, LastFailure) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let serve = Arc::new(serve);
+        // Dropped with this task, and all connections with it.
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(_) = connections.join_next() => {}
+                accepted = self.listener.accept(), if connections.len() < CONNECTIONS => {
+                    let Ok((stream, caller)) = accepted else {
+                        sleep(PAUSE).await;
+                        continue;
+                    };
+                    let admitted = self.admits(caller);
+                    let (serve, failure) = (Arc::clone(&serve), self.failure.clone());
+                    connections.spawn(async move {
+                        match admitted.await {
+                            Ok(true) => serve(stream, failure).await,
+                            Ok(false) => tracing::debug!("a stranger was turned away from a sink's listener"),
+                            Err(error) => failure.set("", SinkError::terminal(format!(
+                                "cannot tell who uses the sink's listener on loopback: {error}"
+                            ))),
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /// Whether a caller may go on.
+    fn admits(&self, caller: SocketAddr) -> impl Future<Output = io::Result<bool>> + use<> {
+        let (callers, listener) = (self.callers, self.address);
+        async move {
+            match (callers, caller) {
+                (Callers::Anyone, _) => Ok(true),
+                (Callers::OwnProcess, SocketAddr::V4(caller)) => {
+                    task::spawn_blocking(move || own_process::is_caller(caller, listener))
+                        .await
+                        .map_err(io::Error::other)?
+                }
+                (Callers::OwnProcess, SocketAddr::V6(_)) => Ok(false),
+            }
+        }
+    }
+}
+
+/// Why the client behind a listener could not be connected. The clients do not pass the reason on.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LastFailure(Arc<Mutex<Option<(String, SinkError)>>>);
+
+impl LastFailure {
+    /// Remembers a failure with the host it is about. A failure that may heal does not displace one
+    /// that needs a change: the latter is the news.
+    pub(super) fn set(&self, host: &str, error: SinkError) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let heals = matches!(error, SinkError::Transient(_));
+        let displaced = match &*slot {
+            Some((known, before)) => {
+                known == host || !heals || matches!(before, SinkError::Transient(_))
+            }
+            None => true,
+        };
+        if displaced {
+            *slot = Some((host.to_owned(), error.map_message(shortened)));
+        }
+    }
+
+    /// Forgets the failure of a host that works now.
+    pub(super) fn healed(&self, host: &str) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.as_ref().is_some_and(|(known, _)| known == host) {
+            *slot = None;
+        }
+    }
+
+    fn get(&self) -> Option<SinkError> {
+        let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().map(|(_, error)| error.clone())
+    }
+}
+
+fn shortened(text: String) -> String {
+    if text.len() <= LONGEST_FAILURE {
+        return text;
+    }
+    format!("{}…", &text[..text.floor_char_boundary(LONGEST_FAILURE)])
+}
+
+/// Carries bytes both ways until both ends are done. A connection that breaks is no news here: both
+/// ends see it.
+pub(super) async fn relay<S>(mut client: TcpStream, mut server: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let result = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection of a sink broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    async fn echo(mut stream: TcpStream, _failure: LastFailure) {
+        let (mut from, mut to) = stream.split();
+        let _ = tokio::io::copy(&mut from, &mut to).await;
+    }
+
+    async fn answers(stream: &mut TcpStream) -> bool {
+        let mut byte = [0];
+        stream.write_all(b"x").await.is_ok() && stream.read_exact(&mut byte).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn everything_ends_with_the_value() {
+        let loopback = Loopback::open(Callers::OwnProcess, echo).await.unwrap();
+        let address = loopback.address();
+        assert!(address.ip().is_loopback());
+        let mut open = TcpStream::connect(address).await.unwrap();
+        assert!(answers(&mut open).await);
+        drop(loopback);
+        assert!(!answers(&mut open).await, "an open connection ends");
+        while TcpStream::connect(address).await.is_ok() {
+            task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn more_connections_than_allowed_have_to_wait() {
+        let loopback = Loopback::open(Callers::Anyone, echo).await.unwrap();
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::connect(loopback.address()).await.unwrap();
+            assert!(answers(&mut stream).await);
+            open.push(stream);
+        }
+        let mut waiting = TcpStream::connect(loopback.address()).await.unwrap();
+        let early = tokio::time::timeout(Duration::from_millis(100), answers(&mut waiting)).await;
+        assert!(early.is_err(), "one more than allowed was served");
+        drop(open.pop());
+        let mut byte = [0];
+        waiting.read_exact(&mut byte).await.unwrap();
+    }
+
+    #[test]
+    fn what_needs_a_change_is_remembered() {
+        let failure = LastFailure::default();
+        let (heals, stays) = (SinkError::transient("heals"), SinkError::terminal("stays"));
+        failure.set("a", heals.clone());
+        assert_eq!(failure.get(), Some(heals.clone()));
+        failure.set("b", stays.clone());
+        failure.set("a", heals.clone());
+        assert_eq!(failure.get(), Some(stays.clone()));
+        failure.healed("a");
+        assert_eq!(failure.get(), Some(stays));
+        failure.set("b", heals.clone());
+        assert_eq!(failure.get(), Some(heals));
+        failure.healed("b");
+        assert_eq!(failure.get(), None);
+    }
+
+    #[test]
+    fn failures_have_a_length() {
+        let failure = LastFailure::default();
+        failure.set("a", SinkError::terminal("é".repeat(LONGEST_FAILURE)));
+        let text = failure.get().unwrap().message().to_owned();
+        assert_eq!(text, format!("{}…", "é".repeat(LONGEST_FAILURE / 2)));
+    }
+}
