@@ -147,7 +147,7 @@ async fn answers_are_answers_and_connections_are_kept() {
     for (path, status, expected) in [
         ("/", StatusCode::OK, "hello"),
         ("/missing", StatusCode::NOT_FOUND, "no such thing"),
-        ("/here", StatusCode::FOUND, ""),
+        ("/away", StatusCode::FOUND, ""),
     ] {
         let request = get(server.uri("http", "git.example.com", path));
         let response = client.send(request).await.unwrap();
