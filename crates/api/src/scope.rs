@@ -45,33 +45,9 @@ use crate::{duration::Duration, gvk::GroupVersionKind, reference::SinkFamily, sc
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KollectScopeSpec {
-    /// Kinds that may be collected. Empty means all.
-    #[serde(rename = "allowedGVKs", default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub allowed_gvks: Vec<GroupVersionKind>,
-    /// Namespaces that may be collected. Empty means all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::namespace_names")]
-    pub allowed_namespaces: Vec<String>,
-    /// Namespaces never collected, whatever a target says.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::namespace_names")]
-    pub denied_namespaces: Vec<String>,
-    /// Shortest export interval that inventories and sinks may ask for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_export_interval: Option<Duration>,
-    /// Names of the snapshot sinks that may be used. Empty means all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::name_set")]
-    pub snapshot_sink_refs: Vec<String>,
-    /// Names of the database sinks that may be used. Empty means all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::name_set")]
-    pub database_sink_refs: Vec<String>,
-    /// Names of the event sinks that may be used. Empty means all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::name_set")]
-    pub event_sink_refs: Vec<String>,
+    /// What both kinds of scope limit.
+    #[serde(flatten)]
+    pub limits: ScopeLimits,
 }
 
 /// What cluster targets and cluster inventories may do.
@@ -112,6 +88,19 @@ pub struct KollectScopeSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KollectClusterScopeSpec {
+    /// What both kinds of scope limit.
+    #[serde(flatten)]
+    pub limits: ScopeLimits,
+    /// Namespaces from which cluster kinds may take profiles and sinks. Empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::name_set")]
+    pub allowed_static_ref_namespaces: Vec<String>,
+}
+
+/// What both kinds of scope limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScopeLimits {
     /// Kinds that may be collected. Empty means all.
     #[serde(rename = "allowedGVKs", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -124,7 +113,7 @@ pub struct KollectClusterScopeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespace_names")]
     pub denied_namespaces: Vec<String>,
-    /// Shortest export interval that cluster inventories may ask for.
+    /// Shortest export interval that inventories and sinks may ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_export_interval: Option<Duration>,
     /// Names of the snapshot sinks that may be used. Empty means all.
@@ -139,13 +128,9 @@ pub struct KollectClusterScopeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::name_set")]
     pub event_sink_refs: Vec<String>,
-    /// Namespaces from which cluster kinds may take profiles and sinks. Empty means all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::name_set")]
-    pub allowed_static_ref_namespaces: Vec<String>,
 }
 
-/// The part that both scope kinds have in common, borrowed from either.
+/// A scope of either kind, as everything that it limits sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Ceiling<'s> {
     /// `KollectScope` or `KollectClusterScope`.
@@ -172,44 +157,40 @@ impl<'s> Ceiling<'s> {
     }
 }
 
+impl ScopeLimits {
+    fn ceiling<'s>(&'s self, kind: &'static str, name: Option<&'s str>) -> Ceiling<'s> {
+        Ceiling {
+            kind,
+            name: name.unwrap_or_default(),
+            allowed_gvks: &self.allowed_gvks,
+            allowed_namespaces: &self.allowed_namespaces,
+            denied_namespaces: &self.denied_namespaces,
+            min_export_interval: self.min_export_interval.as_ref(),
+            allowed_static_ref_namespaces: &[],
+            sinks: [
+                &self.snapshot_sink_refs,
+                &self.database_sink_refs,
+                &self.event_sink_refs,
+            ],
+        }
+    }
+}
+
 impl KollectScope {
     /// This scope as a ceiling.
     pub fn ceiling(&self) -> Ceiling<'_> {
-        let spec = &self.spec;
-        Ceiling {
-            kind: "KollectScope",
-            name: self.metadata.name.as_deref().unwrap_or_default(),
-            allowed_gvks: &spec.allowed_gvks,
-            allowed_namespaces: &spec.allowed_namespaces,
-            denied_namespaces: &spec.denied_namespaces,
-            min_export_interval: spec.min_export_interval.as_ref(),
-            allowed_static_ref_namespaces: &[],
-            sinks: [
-                &spec.snapshot_sink_refs,
-                &spec.database_sink_refs,
-                &spec.event_sink_refs,
-            ],
-        }
+        let name = self.metadata.name.as_deref();
+        self.spec.limits.ceiling("KollectScope", name)
     }
 }
 
 impl KollectClusterScope {
     /// This scope as a ceiling.
     pub fn ceiling(&self) -> Ceiling<'_> {
-        let spec = &self.spec;
+        let name = self.metadata.name.as_deref();
         Ceiling {
-            kind: "KollectClusterScope",
-            name: self.metadata.name.as_deref().unwrap_or_default(),
-            allowed_gvks: &spec.allowed_gvks,
-            allowed_namespaces: &spec.allowed_namespaces,
-            denied_namespaces: &spec.denied_namespaces,
-            min_export_interval: spec.min_export_interval.as_ref(),
-            allowed_static_ref_namespaces: &spec.allowed_static_ref_namespaces,
-            sinks: [
-                &spec.snapshot_sink_refs,
-                &spec.database_sink_refs,
-                &spec.event_sink_refs,
-            ],
+            allowed_static_ref_namespaces: &self.spec.allowed_static_ref_namespaces,
+            ..self.spec.limits.ceiling("KollectClusterScope", name)
         }
     }
 }

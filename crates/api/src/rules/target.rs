@@ -10,6 +10,7 @@ use super::{
 use crate::{
     gvk::GroupVersionKind,
     scope::Ceiling,
+    selector::LabelSelector,
     target::{
         KollectClusterTarget, KollectClusterTargetSpec, KollectTarget, KollectTargetSpec,
         ResourceRule,
@@ -36,15 +37,10 @@ pub(super) fn check(spec: &KollectTargetSpec) -> Findings {
         &mut findings,
     );
     let exclude = spec.namespace_exclude_selector.as_ref();
-    reference::selector(exclude, &at("namespaceExcludeSelector"), &mut findings);
-    reference::namespace_list(
+    check_namespaces(
         &spec.included_namespaces,
-        &at("includedNamespaces"),
-        &mut findings,
-    );
-    reference::namespace_list(
         &spec.excluded_namespaces,
-        &at("excludedNamespaces"),
+        exclude,
         &mut findings,
     );
     check_rules(&spec.resource_rules, &mut findings);
@@ -72,19 +68,26 @@ pub(super) fn check_cluster(spec: &KollectClusterTargetSpec) -> Findings {
         &mut findings,
     );
     let exclude = spec.namespace_exclude_selector.as_ref();
-    reference::selector(exclude, &at("namespaceExcludeSelector"), &mut findings);
-    reference::namespace_list(
+    check_namespaces(
         &spec.included_namespaces,
-        &at("includedNamespaces"),
-        &mut findings,
-    );
-    reference::namespace_list(
         &spec.excluded_namespaces,
-        &at("excludedNamespaces"),
+        exclude,
         &mut findings,
     );
     check_rules(&spec.resource_rules, &mut findings);
     findings
+}
+
+fn check_namespaces(
+    included: &[String],
+    excluded: &[String],
+    exclude: Option<&LabelSelector>,
+    findings: &mut Findings,
+) {
+    let at = |field: &str| Path::spec().field(field);
+    reference::selector(exclude, &at("namespaceExcludeSelector"), findings);
+    reference::namespace_list(included, &at("includedNamespaces"), findings);
+    reference::namespace_list(excluded, &at("excludedNamespaces"), findings);
 }
 
 fn check_rules(rules: &[ResourceRule], findings: &mut Findings) {
