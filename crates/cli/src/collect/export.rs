@@ -1,6 +1,6 @@
 //! From rows to where they go.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -132,12 +132,15 @@ pub(crate) async fn export(
 ) -> Vec<Exported> {
     let mut exported = Vec::new();
     for unit in units {
-        let wanted = |destination: &&Destination| match (&unit.sinks, &destination.key) {
-            (Some(sinks), Some(key)) => sinks.contains(key),
-            _ => true,
-        };
-        for destination in destinations.iter().filter(wanted) {
-            let result = deliver(unit, destination, exporting).await;
+        for destination in destinations {
+            let max_document_bytes = match (&unit.sinks, &destination.key) {
+                (Some(sinks), Some(key)) => match sinks.iter().find(|sink| sink.key == *key) {
+                    Some(sink) => sink.max_document_bytes,
+                    None => continue,
+                },
+                _ => None,
+            };
+            let result = deliver(unit, destination, max_document_bytes, exporting).await;
             exported.push(Exported {
                 title: unit.title.clone(),
                 to: destination.title.clone(),
@@ -151,6 +154,7 @@ pub(crate) async fn export(
 async fn deliver(
     unit: &Unit,
     destination: &Destination,
+    max_document_bytes: Option<NonZeroU64>,
     exporting: &Exporting<'_>,
 ) -> Result<String, NotExported> {
     let Exporting {
@@ -160,6 +164,7 @@ async fn deliver(
         report,
     } = *exporting;
     let rows = unit.rows.clone().map_err(NotExported::HeldBack)?;
+    let max_document_bytes = max_document_bytes.map(NonZeroU64::get);
     if dry_run {
         let bytes = Document::whole(Arc::new(Pass::at(at)), rows.clone()).byte_len();
         report.event(
@@ -177,7 +182,7 @@ async fn deliver(
     let count = rows.len();
     let sink = match &destination.backend {
         Backend::Directory(directory) => {
-            let written = directory.write(&unit.id, &rows, at, unit.max_document_bytes);
+            let written = directory.write(&unit.id, &rows, at, max_document_bytes);
             let written = written.map_err(|error| NotExported::Failed(error.to_string()))?;
             let path = directory.path(&unit.id).unwrap_or_default();
             return Ok(match written {
@@ -192,7 +197,7 @@ async fn deliver(
         generation: 0,
         at,
         content: Content::Everything(rows),
-        max_document_bytes: unit.max_document_bytes,
+        max_document_bytes,
     };
     match tokio::time::timeout(timeout, sink.deliver(&delivery)).await {
         Ok(Ok(receipt)) => Ok(told(count, &receipt)),
