@@ -1,6 +1,6 @@
 //! Which value is in force when several places may set it.
 
-use std::time::Duration as StdDuration;
+use std::{num::NonZeroU64, time::Duration as StdDuration};
 
 use crate::{
     duration::Duration,
@@ -18,7 +18,7 @@ use crate::{
 /// The interval when nobody sets one; also the schema default of inventories.
 pub const DEFAULT_INTERVAL: StdDuration = StdDuration::from_secs(30);
 
-/// The size above which documents are split when nobody says otherwise.
+/// The upper limit of every `maxExportBytes` when the operator is given no other.
 pub const DEFAULT_MAX_EXPORT_BYTES: i64 = 1_572_864;
 
 /// The interval of one reference: the first that is set of reference, sink and inventory, but
@@ -46,18 +46,18 @@ pub fn floor<'s>(ceilings: impl IntoIterator<Item = Ceiling<'s>>) -> StdDuration
         .unwrap_or_default()
 }
 
-/// The size ceiling of one reference: its own, else the inventory's, else the operator's.
-pub fn max_export_bytes(reference: Option<i64>, inventory: Option<i64>, operator: i64) -> i64 {
-    let operator = if operator > 0 {
-        operator
-    } else {
-        DEFAULT_MAX_EXPORT_BYTES
-    };
-    [reference, inventory]
+/// The size above which the documents for one reference are split: its own, else the inventory's,
+/// else the operator's. What is not positive counts as not given. Nothing means that documents are
+/// never split: no size is assumed that nobody asked for.
+pub fn max_export_bytes(
+    reference: Option<i64>,
+    inventory: Option<i64>,
+    operator: Option<i64>,
+) -> Option<NonZeroU64> {
+    [reference, inventory, operator]
         .into_iter()
         .flatten()
-        .find(|bytes| *bytes > 0)
-        .unwrap_or(operator)
+        .find_map(|bytes| u64::try_from(bytes).ok().and_then(NonZeroU64::new))
 }
 
 /// The format of documents.
@@ -172,11 +172,23 @@ mod tests {
 
     #[test]
     fn a_reference_replaces_the_size_ceiling() {
-        assert_eq!(max_export_bytes(Some(500), Some(1_000), 9), 500);
-        assert_eq!(max_export_bytes(Some(5_000), Some(1_000), 9), 5_000);
-        assert_eq!(max_export_bytes(Some(0), Some(1_000), 9), 1_000);
-        assert_eq!(max_export_bytes(None, None, 9), 9);
-        assert_eq!(max_export_bytes(None, None, 0), DEFAULT_MAX_EXPORT_BYTES);
+        for (reference, inventory, operator, effective) in [
+            (Some(500), Some(1_000), Some(9), Some(500)),
+            (Some(5_000), Some(1_000), Some(9), Some(5_000)),
+            (Some(0), Some(1_000), Some(9), Some(1_000)),
+            (Some(-1), None, Some(9), Some(9)),
+            (None, None, Some(9), Some(9)),
+            (None, None, Some(0), None),
+            (None, Some(-5), Some(i64::MIN), None),
+            (None, None, None, None),
+        ] {
+            let bytes = max_export_bytes(reference, inventory, operator);
+            assert_eq!(
+                bytes.map(NonZeroU64::get),
+                effective,
+                "{reference:?} {inventory:?} {operator:?}"
+            );
+        }
     }
 
     #[test]

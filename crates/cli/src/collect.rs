@@ -5,14 +5,13 @@
 //! dump or API server ─> world ┴─> plan ─> objects ─> gather ─> outcomes ─> units ─> export
 //! ```
 //!
-//! Plan, gates and extraction are those of the operator; this command only asks once instead of
+//! Plan, gates, extraction and which rows an inventory takes are those of the operator; this command only asks once instead of
 //! watching. What was not collected is never written, so a failed run leaves what was there.
 
 pub(crate) mod contexts;
 mod credentials;
 mod dump;
 mod export;
-mod gather;
 mod live;
 mod local;
 mod outcome;

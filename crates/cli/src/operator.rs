@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::{ArgAction, Args};
 use kollect_api::{
     address::{AddressPolicy, Network},
-    rules,
+    effective, rules,
 };
 use kollect_collect::{extract, plan};
 use kollect_operator::{
@@ -83,9 +83,10 @@ struct Delivering {
     /// Namespaces whose Secrets sinks of other namespaces may use.
     #[arg(long, value_name = "LIST", default_value = "")]
     secret_namespaces: String,
-    /// Upper limit of every maxExportBytes.
-    #[arg(long, value_name = "BYTES", default_value_t = kollect_api::effective::DEFAULT_MAX_EXPORT_BYTES)]
-    max_export_bytes: i64,
+    /// Upper limit of every maxExportBytes [default: 1572864]. If given, documents of inventories
+    /// that have none are split at this size; otherwise they are not split.
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    max_export_bytes: Option<i64>,
     /// How long one export to one sink may take.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     export_timeout: Duration,
@@ -236,6 +237,8 @@ fn settings(options: &Options) -> Result<process::Settings> {
     let sinks = &options.delivering;
     let networks = plan::comma_list(&sinks.allow_sink_networks);
     let networks: Result<Vec<Network>, _> = networks.iter().map(|text| text.parse()).collect();
+    // What is not positive is no choice.
+    let max_export_bytes = sinks.max_export_bytes.filter(|bytes| *bytes > 0);
     let rules = rules::Settings {
         tenant_mode: options.tenant_mode,
         addresses: AddressPolicy {
@@ -243,7 +246,7 @@ fn settings(options: &Options) -> Result<process::Settings> {
             allowed_networks: networks.context("--allow-sink-networks")?,
             allowed_hosts: plan::comma_list(&sinks.allow_sink_hosts),
         },
-        max_export_bytes: sinks.max_export_bytes,
+        max_export_bytes: max_export_bytes.unwrap_or(effective::DEFAULT_MAX_EXPORT_BYTES),
         secret_namespaces: plan::comma_list(&sinks.secret_namespaces),
         local_repositories: sinks.allow_local_repositories,
     };
@@ -254,6 +257,7 @@ fn settings(options: &Options) -> Result<process::Settings> {
         rules,
         inventories: inventories::Settings {
             cleanup_patience: sinks.cleanup_timeout,
+            max_export_bytes,
         },
         export_deadline: sinks.export_timeout,
         parallel_exports: sinks.parallel_exports,

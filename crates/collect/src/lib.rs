@@ -16,6 +16,8 @@
 //! | [`series`] | the metrics of a profile, computed from its rows |
 //! | [`plan`] | what to collect: targets, scopes and namespaces become watches and gates |
 //! | [`gates`] | whether a target takes an object, and why not |
+//! | [`gather`] | what an object is to a target, and the rows of one listing |
+//! | [`inventory_rows`] | which targets and namespaces an inventory takes |
 //! | [`store`] | all rows, for many writers and readers that miss nothing |
 //! | [`engine`] | the running collection: watches that follow a plan and write rows |
 //!
@@ -25,7 +27,9 @@ pub mod decode;
 pub mod engine;
 pub mod extract;
 pub mod gates;
+pub mod gather;
 pub mod helm_release;
+pub mod inventory_rows;
 pub mod plan;
 pub mod projection;
 pub mod prune;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kollect_api::inventory::Dedupe;
 use kollect_collect::store::{RowSelection, Store, Taken};
-use kollect_inventory::{Delta, Rollup, Row, rollup};
+use kollect_inventory::{Delta, Row, rollup};
 use kollect_sinks::DeliveryRows;
 
 /// The rows of a delivery.
@@ -20,8 +20,8 @@ pub(crate) fn of_delivery(
             Some(DeliveryRows::All(snapshot))
         }
         Taken::Everything(snapshot, _) => {
-            let rollup = Rollup::new(snapshot.rows().iter().cloned(), dedupe);
-            Some(DeliveryRows::All(rollup.rows().clone()))
+            let rows = rollup::merged(snapshot.rows().iter().cloned(), dedupe);
+            Some(DeliveryRows::All(rows))
         }
         Taken::Changes(delta, _) if dedupe == Dedupe::KeepAll => {
             Some(DeliveryRows::Changes(Arc::new(delta)))

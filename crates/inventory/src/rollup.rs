@@ -41,6 +41,11 @@ pub fn merge(rows: impl IntoIterator<Item = Row>, dedupe: Dedupe) -> Vec<Row> {
     merged
 }
 
+/// The rows of an inventory: merged if it asks for that, and in canonical order.
+pub fn merged(rows: impl IntoIterator<Item = Row>, dedupe: Dedupe) -> Snapshot {
+    Snapshot::new(merge(rows, dedupe))
+}
+
 fn is_same_object(a: &Row, b: &Row) -> bool {
     a.uid() == b.uid() && a.origin().namespace() == b.origin().namespace()
 }
@@ -69,7 +74,7 @@ impl Shard {
         Shard {
             namespace: namespace.into(),
             targets,
-            rows: Snapshot::new(merge(rows, dedupe)),
+            rows: merged(rows, dedupe),
         }
     }
 
@@ -127,7 +132,7 @@ impl Rollup {
         shards.retain(|shard| !shard.rows.is_empty());
         shards.sort_by(|a, b| a.namespace.cmp(&b.namespace));
         let rows = shards.iter().flat_map(|shard| shard.rows.rows()).cloned();
-        let rows = Snapshot::new(merge(rows, dedupe));
+        let rows = merged(rows, dedupe);
         Rollup { shards, rows }
     }
 

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use kollect_api::{
     KollectClusterInventory, KollectClusterScope, KollectClusterTarget, KollectConnectionTest,
     KollectDatabaseSink, KollectEventSink, KollectInventory, KollectProfile, KollectScope,
-    KollectSnapshotSink, KollectTarget, reference::SinkFamily,
+    KollectSnapshotSink, KollectTarget,
 };
 use kollect_collect::plan::{NamespaceFacts, NamespaceListing, ProfileFact, Readable, World};
 use kollect_watch::{
@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     bell::Bell,
-    sinks_behind::{Probes, probe},
     table::{Key, Shared, Table, TypedDecoder},
 };
 
@@ -253,29 +252,6 @@ impl Configuration {
             Some((meta.name.clone()?, meta.resource_version.clone()?))
         });
         named.collect()
-    }
-
-    /// The last probe of every sink.
-    pub fn probes(&self) -> Probes {
-        let mut probes = Probes::new();
-        macro_rules! add {
-            ($family:expr, $kind:expr) => {
-                for sink in $kind.all() {
-                    let meta = &sink.metadata;
-                    let namespace = meta.namespace.clone().unwrap_or_default();
-                    let name = meta.name.clone().unwrap_or_default();
-                    let conditions = sink.status.as_ref().map(|status| &*status.conditions);
-                    probes.insert(
-                        ($family, namespace, name),
-                        probe(conditions.unwrap_or_default()),
-                    );
-                }
-            };
-        }
-        add!(SinkFamily::Snapshot, self.snapshot_sinks);
-        add!(SinkFamily::Database, self.database_sinks);
-        add!(SinkFamily::Event, self.event_sinks);
-        probes
     }
 
     fn profile_facts(&self) -> BTreeMap<Key, ProfileFact> {

@@ -60,12 +60,16 @@ const WRITE_RETRY: Duration = Duration::from_secs(5);
 pub struct Settings {
     /// How long a deleted inventory waits for a sink that cannot be cleaned up.
     pub cleanup_patience: Duration,
+    /// The size above which documents are split where neither inventory nor reference says one.
+    /// Nothing means never.
+    pub max_export_bytes: Option<i64>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             cleanup_patience: Duration::from_mins(10),
+            max_export_bytes: None,
         }
     }
 }
@@ -214,6 +218,7 @@ impl Inventories {
             cluster_targets: &cluster_targets,
             find: &|key| sinks.find(key),
             access: &|sink| sinks.access(sink),
+            max_export_bytes: self.settings.max_export_bytes,
             now: Timestamp::now(),
         };
         let mut objects = BTreeMap::new();

@@ -23,7 +23,7 @@ pub mod probes;
 pub mod process;
 pub mod secrets;
 pub mod sink_objects;
-pub mod sinks_behind;
+pub mod sink_usability;
 pub mod table;
 pub mod target_status;
 pub mod targets;

@@ -1,18 +1,11 @@
 //! The sinks as they are configured, with the credentials they refer to.
 //!
 //! Everybody who uses a sink (inventories, probes, connection tests) asks here, so there is one
-//! answer to what a sink is and whether it can be used.
+//! answer to what a sink is. Whether it can be used, [`sink_usability`](crate::sink_usability) says.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kollect_api::SinkKey;
-use kollect_api::sink::SinkSpec;
-use kollect_api::{
-    condition::{Condition, ConditionStatus},
-    effective,
-    reference::SinkFamily,
-    rules,
-};
+use kollect_api::{SinkKey, reference::SinkFamily, rules, sink::SinkSpec};
 use kollect_export::SinkSource;
 use kollect_sinks::{
     SinkError, backend,
@@ -38,21 +31,6 @@ pub struct SinkObject {
     pub spec: Arc<SinkSpec>,
     /// Its status.
     pub status: Option<kollect_api::sink::SinkStatus>,
-}
-
-impl SinkObject {
-    /// What the last probe of the sink as it is configured now said against using it.
-    pub fn objection(&self) -> Option<&Condition> {
-        let conditions = &self.status.as_ref()?.conditions;
-        let verified = conditions
-            .iter()
-            .find(|condition| condition.type_ == "ConnectionVerified")?;
-        // A probe of another configuration says nothing, and one that is switched off even less.
-        let current = verified.observed_generation.is_none()
-            || verified.observed_generation == self.meta.generation;
-        let probed = effective::connection_test(self.spec.common());
-        (current && probed && verified.status == ConditionStatus::False).then_some(verified)
-    }
 }
 
 /// What became of looking for a sink.
@@ -139,41 +117,7 @@ impl SinkObjects {
 
     /// One sink.
     pub fn find(&self, key: &SinkKey) -> Lookup {
-        let SinkKey {
-            family,
-            namespace,
-            name,
-        } = key;
-        let configuration = &self.configuration;
-        macro_rules! look {
-            ($kind:expr, $spec:path) => {{
-                if let Some(sink) = $kind.get(namespace, name) {
-                    let spec = $spec(sink.spec.clone());
-                    let found = object(*family, &sink.metadata, spec, sink.status.as_ref());
-                    return Lookup::Found(Box::new(found));
-                }
-                ($kind.unreadable(), $kind.trouble())
-            }};
-        }
-        let (unreadable, trouble) = match family {
-            SinkFamily::Snapshot => look!(configuration.snapshot_sinks, SinkSpec::Snapshot),
-            SinkFamily::Database => look!(configuration.database_sinks, SinkSpec::Database),
-            SinkFamily::Event => look!(configuration.event_sinks, SinkSpec::Event),
-        };
-        let own = (namespace.clone(), name.clone());
-        if let Some((_, why)) = unreadable.into_iter().find(|(key, _)| *key == own) {
-            return Lookup::Unreadable {
-                forbidden: false,
-                why,
-            };
-        }
-        match trouble {
-            Some((InterruptionClass::Forbidden, why)) => Lookup::Unreadable {
-                forbidden: true,
-                why,
-            },
-            _ => Lookup::Missing,
-        }
+        find(&self.configuration, key)
     }
 
     /// Watches the Secrets that sinks refer to, and no others.
@@ -242,6 +186,44 @@ impl SinkObjects {
                 materials: Arc::new(materials),
             })),
         }
+    }
+}
+
+/// Looks for a sink in the configuration.
+pub fn find(configuration: &Configuration, key: &SinkKey) -> Lookup {
+    let SinkKey {
+        family,
+        namespace,
+        name,
+    } = key;
+    macro_rules! look {
+        ($kind:expr, $spec:path) => {{
+            if let Some(sink) = $kind.get(namespace, name) {
+                let spec = $spec(sink.spec.clone());
+                let found = object(*family, &sink.metadata, spec, sink.status.as_ref());
+                return Lookup::Found(Box::new(found));
+            }
+            ($kind.unreadable(), $kind.trouble())
+        }};
+    }
+    let (unreadable, trouble) = match family {
+        SinkFamily::Snapshot => look!(configuration.snapshot_sinks, SinkSpec::Snapshot),
+        SinkFamily::Database => look!(configuration.database_sinks, SinkSpec::Database),
+        SinkFamily::Event => look!(configuration.event_sinks, SinkSpec::Event),
+    };
+    let own = (namespace.clone(), name.clone());
+    if let Some((_, why)) = unreadable.into_iter().find(|(key, _)| *key == own) {
+        return Lookup::Unreadable {
+            forbidden: false,
+            why,
+        };
+    }
+    match trouble {
+        Some((InterruptionClass::Forbidden, why)) => Lookup::Unreadable {
+            forbidden: true,
+            why,
+        },
+        _ => Lookup::Missing,
     }
 }
 

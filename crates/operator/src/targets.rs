@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     configuration::Configuration,
-    sinks_behind::sinks_behind,
+    sink_objects, sink_usability,
     target_status::{self, TargetFacts, Trouble},
     writer::{self, ApiOf},
     writes::{DEADLINE, WriteError, Writes, in_time},
@@ -167,9 +167,12 @@ impl Targets {
         plan: &Plan,
     ) -> Option<Instant> {
         let inventories = configuration.inventories.all();
-        let probes = configuration.probes();
+        let usable = sink_usability::by_namespace(inventories.iter().map(AsRef::as_ref), |key| {
+            sink_objects::find(configuration, key)
+        });
         let sinks = |namespace: &str| {
-            sinks_behind(namespace, inventories.iter().map(AsRef::as_ref), &probes)
+            let sinks = usable.get(namespace).cloned();
+            sinks.unwrap_or(target_status::Sinks::None)
         };
         let targets = configuration.targets.all();
         let cluster_targets = configuration.cluster_targets.all();

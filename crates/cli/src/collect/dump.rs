@@ -14,17 +14,17 @@ use std::{
 
 use anyhow::Result;
 use kollect_api::GroupVersionKind;
-use kollect_collect::plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ResourcePlan};
+use kollect_collect::{
+    gather::{Failure, Gathered, Gatherer},
+    plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ResourcePlan},
+};
 use kollect_watch::{
     Resource,
     access::{Permission, Review},
 };
 
 use self::reader::Entry;
-use super::{
-    gather::{Failure, Gathered, Gatherer},
-    world::Oracle,
-};
+use super::world::Oracle;
 use crate::manifest::{self, Document, Extent, Places, Text};
 
 /// The label every namespace has, with its own name as value.

@@ -1,13 +1,13 @@
 //! From rows to where they go.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use kollect_api::sink::SinkSpec;
 use kollect_inventory::{Document, Pass};
 use kollect_sinks::{
-    Delivery, DeliveryRows, Receipt, Sink,
+    Delivery, DeliveryRows, DocumentOptions, Receipt, Sink,
     backend::{self, Environment, SinkSeed},
 };
 use serde_json::Value;
@@ -127,12 +127,15 @@ pub(crate) async fn export(
 ) -> Vec<Exported> {
     let mut exported = Vec::new();
     for unit in units {
-        let wanted = |destination: &&Destination| match (&unit.sinks, &destination.key) {
-            (Some(sinks), Some(key)) => sinks.contains(key),
-            _ => true,
-        };
-        for destination in destinations.iter().filter(wanted) {
-            let result = deliver(unit, destination, exporting).await;
+        for destination in destinations {
+            let max_document_bytes = match (&unit.sinks, &destination.key) {
+                (Some(sinks), Some(key)) => match sinks.iter().find(|sink| sink.key == *key) {
+                    Some(sink) => sink.max_document_bytes,
+                    None => continue,
+                },
+                _ => None,
+            };
+            let result = deliver(unit, destination, max_document_bytes, exporting).await;
             exported.push(Exported {
                 title: unit.title.clone(),
                 to: destination.title.clone(),
@@ -146,6 +149,7 @@ pub(crate) async fn export(
 async fn deliver(
     unit: &Unit,
     destination: &Destination,
+    max_document_bytes: Option<NonZeroU64>,
     exporting: &Exporting<'_>,
 ) -> Result<String, NotExported> {
     let Exporting {
@@ -155,6 +159,10 @@ async fn deliver(
         report,
     } = *exporting;
     let rows = unit.rows.clone().map_err(NotExported::HeldBack)?;
+    let documents = DocumentOptions {
+        max_bytes: max_document_bytes,
+        ..DocumentOptions::default()
+    };
     if dry_run {
         let bytes = Document::whole(Arc::new(Pass::at(at)), rows.clone()).byte_len();
         report.event(
@@ -172,7 +180,7 @@ async fn deliver(
     let count = rows.len();
     let sink = match &destination.backend {
         Backend::Directory(directory) => {
-            let written = directory.write(&unit.id, &rows, at, &unit.documents);
+            let written = directory.write(&unit.id, &rows, at, &documents);
             let written = written.map_err(|error| NotExported::Failed(error.to_string()))?;
             let path = directory.path(&unit.id).unwrap_or_default();
             return Ok(match written {
@@ -187,7 +195,7 @@ async fn deliver(
         generation: 0,
         at,
         rows: DeliveryRows::All(rows),
-        documents: unit.documents.clone(),
+        documents,
     };
     match tokio::time::timeout(timeout, sink.deliver(&delivery)).await {
         Ok(Ok(receipt)) => Ok(told(count, &receipt)),

@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt as _, stream};
 use kollect_api::GroupVersionKind;
-use kollect_collect::plan::{KindFact, Plan, TargetKey, World};
+use kollect_collect::{
+    gather::Gathered,
+    plan::{KindFact, Plan, TargetKey, World},
+};
 use kollect_watch::{
     ApiServer,
     access::{Permission, Review, Reviewer, Verb},
@@ -22,7 +25,6 @@ use kube::{
 use self::listing::Listing;
 use super::{
     Options, contexts,
-    gather::Gathered,
     outcome::{self, Unlisted},
     report::{Level, Report},
     source::Seen,

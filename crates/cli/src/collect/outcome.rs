@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, fmt};
 
 use kollect_api::condition::Reason;
-use kollect_collect::plan::{Course, Plan, TargetKey, TargetPlan, TargetState};
+use kollect_collect::{
+    gather::{Failure, Gathered},
+    plan::{Course, Plan, TargetKey, TargetPlan, TargetState},
+};
 use kollect_inventory::{Snapshot, TargetKind};
-
-use super::gather::{Failure, Gathered};
 
 /// What became of one target.
 #[derive(Debug, Clone)]

@@ -1,21 +1,19 @@
 //! What is exported: each inventory, or each target where there are none. Pure.
 
-use std::{collections::BTreeSet, num::NonZeroU64};
+use std::num::NonZeroU64;
 
-use kollect_api::InventoryId;
-use kollect_api::inventory::Dedupe;
-use kollect_api::{KollectClusterInventory, rules::Object, selector::LabelSelector};
+use kollect_api::{
+    InventoryId, KollectClusterInventory, SinkKey, effective, inventory::Dedupe, rules::Object,
+};
 use kollect_collect::{
-    gates::Selector,
-    plan::{NamespaceListing, TargetKey, World},
+    inventory_rows::{self, ClusterRows},
+    plan::{TargetKey, World},
     store::RowSelection,
 };
 use kollect_inventory::{Snapshot, TargetKind, rollup};
-use kollect_sinks::DocumentOptions;
 
 use super::outcome::{Named, TargetOutcome};
 use crate::configuration::{Configuration, sink_refs};
-use kollect_api::SinkKey;
 
 /// One thing that is exported as a whole.
 #[derive(Debug, Clone)]
@@ -26,9 +24,15 @@ pub(crate) struct Unit {
     /// Its rows, or why they are not known.
     pub(crate) rows: Result<Snapshot, String>,
     /// Where it goes; nothing for everywhere.
-    pub(crate) sinks: Option<Vec<SinkKey>>,
-    /// How its rows become documents.
-    pub(crate) documents: DocumentOptions,
+    pub(crate) sinks: Option<Vec<UnitSink>>,
+}
+
+/// Where a unit goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnitSink {
+    pub(crate) key: SinkKey,
+    /// The size above which documents are split.
+    pub(crate) max_document_bytes: Option<NonZeroU64>,
 }
 
 /// Each target by itself.
@@ -43,7 +47,6 @@ pub(crate) fn of_targets(outcomes: &[TargetOutcome]) -> Vec<Unit> {
                 .clone()
                 .ok_or_else(|| "it was not collected".to_owned()),
             sinks: None,
-            documents: DocumentOptions::default(),
         })
         .collect()
 }
@@ -66,29 +69,20 @@ pub(crate) fn of_inventories(
     for object in &configuration.objects {
         let unit = match object {
             Object::Inventory(inventory) if !inventory.spec.suspend => {
-                let scope = RowSelection::Namespace(object.namespace().to_owned());
+                let selection = inventory_rows::of_inventory(object.namespace());
                 Unit {
                     id: InventoryId::namespaced(object.namespace(), object.name()),
                     title: format!("inventory {}/{}", object.namespace(), object.name()),
-                    rows: rows(&scope, Dedupe::KeepAll, outcomes),
-                    sinks: Some(sink_refs(object)),
-                    documents: DocumentOptions {
-                        max_bytes: inventory
-                            .spec
-                            .max_export_bytes
-                            .and_then(|bytes| u64::try_from(bytes).ok())
-                            .and_then(NonZeroU64::new),
-                        ..DocumentOptions::default()
-                    },
+                    rows: rows(&selection, Dedupe::KeepAll, outcomes),
+                    sinks: Some(sinks(object, inventory.spec.max_export_bytes)),
                 }
             }
             Object::ClusterInventory(inventory) if !inventory.spec.suspend => Unit {
                 id: InventoryId::cluster(object.name()),
                 title: format!("cluster inventory {}", object.name()),
-                rows: cluster_scope(inventory, world)
-                    .and_then(|scope| rows(&scope, inventory.spec.dedupe, outcomes)),
-                sinks: Some(sink_refs(object)),
-                documents: DocumentOptions::default(),
+                rows: selection(inventory, world)
+                    .and_then(|selection| rows(&selection, inventory.spec.dedupe, outcomes)),
+                sinks: Some(sinks(object, None)),
             },
             _ => continue,
         };
@@ -97,71 +91,77 @@ pub(crate) fn of_inventories(
     units
 }
 
-/// The rows of a scope, unless a target in it is not known completely.
+/// Where an inventory goes.
+fn sinks(inventory: &Object, max_export_bytes: Option<i64>) -> Vec<UnitSink> {
+    let references = sink_refs(inventory).into_iter();
+    references
+        .map(|(key, reference)| UnitSink {
+            key,
+            max_document_bytes: effective::max_export_bytes(
+                reference.max_export_bytes,
+                max_export_bytes,
+                None,
+            ),
+        })
+        .collect()
+}
+
+/// Which targets and namespaces a cluster inventory means, or why it cannot be exported.
+fn selection(inventory: &KollectClusterInventory, world: &World) -> Result<RowSelection, String> {
+    let rows = inventory_rows::of_cluster_inventory(
+        &inventory.spec,
+        &world.cluster_targets,
+        &world.namespaces,
+    );
+    match rows.map_err(|invalid| invalid.to_string())? {
+        ClusterRows::Known { selection, .. } => Ok(selection),
+        ClusterRows::NotKnownYet => Err(
+            "not all namespaces are known; grant list on namespaces, or give a dump with all of them"
+                .to_owned(),
+        ),
+        ClusterRows::NoTargets => Err(
+            "no KollectClusterTarget matched; check targetRefs and targetSelector".to_owned(),
+        ),
+    }
+}
+
+/// The rows of a selection, unless a target in it is not known completely.
 fn rows(
-    scope: &RowSelection,
+    selection: &RowSelection,
     dedupe: Dedupe,
     outcomes: &[TargetOutcome],
 ) -> Result<Snapshot, String> {
     let mut rows = Vec::new();
     for outcome in outcomes {
-        if !scope.includes_target(&outcome.key) || outcome.suspended {
+        if !selection.includes_target(&outcome.key) {
             continue;
         }
-        let Some(known) = &outcome.rows else {
-            return Err(format!("target {} was not collected", Named(&outcome.key)));
-        };
-        let included = known.rows().iter().filter(|row| scope.includes_row(row));
-        rows.extend(included.cloned());
-    }
-    // Merging looks at rows in canonical order.
-    let rows = Snapshot::new(rows);
-    Ok(match dedupe {
-        Dedupe::KeepAll => rows,
-        Dedupe::ByResourceUid => Snapshot::new(rollup::merge(rows.rows().iter().cloned(), dedupe)),
-    })
-}
-
-/// Which targets and namespaces a cluster inventory means.
-fn cluster_scope(
-    inventory: &KollectClusterInventory,
-    world: &World,
-) -> Result<RowSelection, String> {
-    let spec = &inventory.spec;
-    let selector = |field: &str, selector: Option<&LabelSelector>| {
-        Selector::compile_optional(selector).map_err(|error| format!("spec.{field}.{error}"))
-    };
-    let by_labels = selector("targetSelector", spec.target_selector.as_ref())?;
-    let wanted: BTreeSet<&str> = spec.target_refs.iter().map(|name| name.trim()).collect();
-    let targets = world.cluster_targets.iter().filter(|target| {
-        let name = target.metadata.name.as_deref().unwrap_or_default();
-        if wanted.is_empty() {
-            by_labels.matches(&target.metadata.labels.clone().unwrap_or_default())
-        } else {
-            wanted.contains(name)
+        let named = Named(&outcome.key);
+        match (&outcome.rows, &outcome.key.owner) {
+            (Some(known), _) => {
+                let included = known
+                    .rows()
+                    .iter()
+                    .filter(|row| selection.includes_row(row));
+                rows.extend(included.cloned());
+            }
+            // A suspended target has no rows: those that it had leave the inventory. A rollup
+            // waits for all of its targets, as it does in the operator.
+            (None, TargetKind::Target) if outcome.suspended => {}
+            (None, TargetKind::ClusterTarget) if outcome.suspended => {
+                return Err(format!("target {named} is suspended"));
+            }
+            (None, _) => return Err(format!("target {named} was not collected")),
         }
-    });
-    let targets = targets.filter_map(|target| target.metadata.name.clone());
-    let by_labels = selector("namespaceSelector", spec.namespace_selector.as_ref())?;
-    let known = match &world.namespaces {
-        NamespaceListing::Unread => return Err("namespaces are not known".to_owned()),
-        NamespaceListing::Complete(known) | NamespaceListing::Partial(known) => known,
-    };
-    let namespaces = known.iter().filter(|(name, facts)| {
-        (spec.namespaces.is_empty() || spec.namespaces.contains(name))
-            && by_labels.matches(&facts.labels)
-    });
-    Ok(RowSelection::Cluster {
-        targets: targets.collect(),
-        namespaces: namespaces.map(|(name, _)| name.clone()).collect(),
-    })
+    }
+    Ok(rollup::merged(rows, dedupe))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use kollect_collect::plan::NamespaceFacts;
+    use kollect_collect::plan::{NamespaceFacts, NamespaceListing};
     use kollect_inventory::{AttributesBuffer, Interner, OriginParts};
 
     use super::*;
@@ -188,7 +188,7 @@ spec: {type: postgres, postgres: {databaseRef: {name: s}, table: rows}}
 apiVersion: kollect.dev/v1alpha1
 kind: KollectInventory
 metadata: {name: mine, namespace: team}
-spec: {databaseSinkRefs: [db], maxExportBytes: 100}
+spec: {databaseSinkRefs: [db, {name: small, maxExportBytes: 50}], maxExportBytes: 100}
 ---
 apiVersion: kollect.dev/v1alpha1
 kind: KollectInventory
@@ -198,12 +198,12 @@ spec: {databaseSinkRefs: [db], suspend: true}
 apiVersion: kollect.dev/v1alpha1
 kind: KollectClusterTarget
 metadata: {name: one, labels: {of: platform}}
-spec: {profileRef: {name: p, namespace: team}, namespaceSelector: {matchLabels: {a: b}}}
+spec: {profileRef: {name: p, namespace: team}, namespaceSelector: {matchLabels: {tenant: 'yes'}}}
 ---
 apiVersion: kollect.dev/v1alpha1
 kind: KollectClusterTarget
 metadata: {name: two, labels: {of: platform}}
-spec: {profileRef: {name: p, namespace: team}, namespaceSelector: {matchLabels: {a: b}}}
+spec: {profileRef: {name: p, namespace: team}, namespaceSelector: {matchLabels: {tenant: 'yes'}}}
 ---
 apiVersion: kollect.dev/v1alpha1
 kind: KollectClusterInventory
@@ -276,8 +276,12 @@ spec:
         assert_eq!(units.len(), 2, "the suspended one is nobody's");
         let unit = &units["inventory team/mine"];
         assert_eq!(unit.rows.as_ref().unwrap().len(), 2);
-        assert_eq!(unit.documents.max_bytes, NonZeroU64::new(100));
-        assert_eq!(unit.sinks.as_ref().unwrap().len(), 1);
+        let sizes = |unit: &Unit| {
+            let sinks = unit.sinks.iter().flatten();
+            let sizes = sinks.map(|sink| sink.max_document_bytes.map(NonZeroU64::get));
+            sizes.collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(unit), [Some(100), Some(50)]);
         // Namespace y is not selected, and an object that both targets see is one row.
         let unit = &units["cluster inventory all"];
         let rows = unit.rows.as_ref().unwrap();
@@ -288,6 +292,7 @@ spec:
             .collect();
         assert_eq!(names, [("two", "a"), ("two", "c")]);
         assert_eq!(unit.id, InventoryId::cluster("all"));
+        assert_eq!(sizes(unit), [None]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use kollect_api::{
     KollectProfile, SinkKey,
     names::is_dns_subdomain,
+    reference::SinkRef,
     rules::{self, Denial, Object, Surroundings, Verdict},
 };
 
@@ -318,6 +319,7 @@ fn references(object: &Object, given: &Given<'_>) -> Vec<Reference> {
 fn missing_sinks<'o>(object: &'o Object, all: &'o [Object]) -> impl Iterator<Item = String> + 'o {
     sink_refs(object)
         .into_iter()
+        .map(|(wanted, _)| wanted)
         .filter(|wanted| {
             !all.iter()
                 .any(|other| SinkKey::of(other).as_ref() == Some(wanted))
@@ -325,19 +327,22 @@ fn missing_sinks<'o>(object: &'o Object, all: &'o [Object]) -> impl Iterator<Ite
         .map(|wanted| format!("{wanted} is not among the given objects"))
 }
 
-/// The sinks an inventory is delivered to.
-pub(crate) fn sink_refs(object: &Object) -> Vec<SinkKey> {
+/// The sinks an inventory is delivered to, with what it says about them.
+pub(crate) fn sink_refs(object: &Object) -> Vec<(SinkKey, &SinkRef)> {
+    let named =
+        |family, namespace: &str, sink: &SinkRef| SinkKey::new(family, namespace, sink.name.trim());
     match object {
         Object::Inventory(inventory) => inventory
             .spec
             .all_sink_refs()
-            .map(|(family, sink)| SinkKey::new(family, object.namespace(), &*sink.name))
+            .map(|(family, sink)| (named(family, object.namespace(), sink), sink))
             .collect(),
         Object::ClusterInventory(inventory) => inventory
             .spec
             .all_sink_refs()
             .map(|(family, sink)| {
-                SinkKey::new(family, inventory.spec.namespace_of(sink), &*sink.name)
+                let namespace = inventory.spec.namespace_of(sink);
+                (named(family, namespace, sink), sink)
             })
             .collect(),
         _ => Vec::new(),

@@ -17,6 +17,7 @@ use super::running::Progress;
 use super::tally::ResourceTally;
 use super::{Current, Shared};
 use crate::gates::{ObjectView, PolicyFailures, Version};
+use crate::gather::{Contribution, contribution};
 use crate::plan::{Epoch, Interest, ResourcePlan, TargetKey, Watch};
 use crate::store::{Feed, Listing, Outcome, Stamp};
 
@@ -170,8 +171,7 @@ impl Courier {
             self.blind = true;
             return;
         }
-        let value = seen.object.value();
-        let view = ObjectView::new(value);
+        let view = ObjectView::new(seen.object.value());
         let stamp = Stamp {
             epoch: self.epoch(),
             version: view.version(),
@@ -184,28 +184,20 @@ impl Courier {
             if !self.serves(interest.key) {
                 continue;
             }
-            let verdict = interest.decide(&view);
-            if !verdict.collects() {
-                self.write(interest, &verdict.policy_failures, |way| {
-                    way.skip(stamp, view.identity())
-                });
-                continue;
-            }
             // The buffer is taken out for the time of the write, which borrows the courier.
             let mut buffer = std::mem::take(&mut self.buffer);
-            match interest
-                .collection
-                .extraction
-                .extractor
-                .extract(value, &mut buffer)
-            {
-                Ok(attributes) => self.write(interest, &verdict.policy_failures, |way| {
+            let (contribution, failures) = contribution(&interest, &view, &mut buffer);
+            match contribution {
+                Contribution::Row(attributes) => self.write(interest, &failures, |way| {
                     way.put(stamp, view.identity(), attributes)
                 }),
-                Err(error) => {
+                Contribution::Nothing => {
+                    self.write(interest, &failures, |way| way.skip(stamp, view.identity()))
+                }
+                Contribution::Failed(error) => {
                     self.shared.tally.extraction_failed(interest.key.owner);
                     let message = error.to_string();
-                    self.write(interest, &verdict.policy_failures, |way| {
+                    self.write(interest, &failures, |way| {
                         way.fail(stamp, view.identity(), &message)
                     });
                 }

@@ -3,7 +3,7 @@
 //! Pure: the inventory, the scopes, the cluster targets, the namespaces and the sinks go in; an
 //! order for the exporter and what has to be said about it come out.
 
-use std::{collections::BTreeSet, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 use kollect_api::InventoryScope;
@@ -17,7 +17,11 @@ use kollect_api::{
     rules::{outside_sinks, outside_static_refs},
     scope::Ceiling,
 };
-use kollect_collect::{plan::NamespaceListing, store::RowSelection};
+use kollect_collect::{
+    inventory_rows::{self, ClusterRows},
+    plan::NamespaceListing,
+    store::RowSelection,
+};
 use kollect_export::{
     Configuration, Order, SinkOrder,
     order::{Resume, Source},
@@ -28,6 +32,7 @@ use sha2::{Digest as _, Sha256};
 use super::subject::{Reference, Subject};
 use crate::{
     sink_objects::{Access, Lookup, SinkObject, truncated},
+    sink_usability::objection,
     target_status::Trouble,
 };
 
@@ -49,6 +54,8 @@ pub struct World<'w> {
     pub find: &'w dyn Fn(&SinkKey) -> Lookup,
     /// Looks for its credentials.
     pub access: &'w dyn Fn(&SinkObject) -> Access,
+    /// The operator's own size of documents, if it was given.
+    pub max_export_bytes: Option<i64>,
     /// Now.
     pub now: Timestamp,
 }
@@ -105,7 +112,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
     let mut deliver = Vec::new();
     for reference in &subject.references {
         let found = (world.find)(&reference.key);
-        if let Some(trouble) = trouble(&reference.key, &found) {
+        if let Some(trouble) = objection(&reference.key, &found) {
             findings.push(Finding {
                 key: reference.key.clone(),
                 trouble,
@@ -253,8 +260,7 @@ impl Selection {
 fn select(subject: &Subject, world: &World<'_>) -> Selection {
     let spec = match (&subject.id.scope, &subject.rollup) {
         (InventoryScope::Namespace(namespace), _) => {
-            let scope = RowSelection::Namespace(namespace.clone());
-            return Selection::of(scope, BTreeSet::new());
+            return Selection::of(inventory_rows::of_inventory(namespace), BTreeSet::new());
         }
         (InventoryScope::Cluster, None) => return Selection::nothing(),
         (InventoryScope::Cluster, Some(spec)) => spec,
@@ -263,92 +269,40 @@ fn select(subject: &Subject, world: &World<'_>) -> Selection {
         undecided: true,
         ..Selection::nothing()
     };
-    let NamespaceListing::Complete(known) = world.namespaces else {
-        return not_yet();
+    let trouble = |reason, message| Selection {
+        trouble: Some(Trouble { reason, message }),
+        ..Selection::nothing()
     };
-    let listed: BTreeSet<&str> = spec
-        .namespaces
-        .iter()
-        .map(|name| name.trim())
-        .filter(|name| !name.is_empty())
-        .collect();
-    let namespaces: BTreeSet<String> = known
-        .iter()
-        .filter(|(name, _)| listed.is_empty() || listed.contains(name.as_str()))
-        .filter(|(_, facts)| {
-            // No selector is no restriction by labels.
-            let selector = spec.namespace_selector.as_ref();
-            selector.is_none_or(|selector| selector.matches(&facts.labels))
-        })
-        .map(|(name, _)| name.clone())
-        .collect();
-    let named: Vec<_> = world
-        .cluster_targets
-        .iter()
-        .filter(|target| target.metadata.deletion_timestamp.is_none())
-        .filter(|target| is_selected(spec, target))
-        .collect();
-    if named.is_empty() {
-        if subject.age(world.now) < BOOTSTRAP {
-            return not_yet();
+    match inventory_rows::of_cluster_inventory(spec, world.cluster_targets, world.namespaces) {
+        Err(invalid) => trouble(Reason::InvalidSpec, invalid.to_string()),
+        Ok(ClusterRows::NotKnownYet) => not_yet(),
+        Ok(ClusterRows::NoTargets) if subject.age(world.now) < BOOTSTRAP => not_yet(),
+        Ok(ClusterRows::NoTargets) => trouble(
+            Reason::NoTargets,
+            "no KollectClusterTarget objects matched; check targetRefs, targetSelector and namespaceSelector".to_owned(),
+        ),
+        Ok(ClusterRows::Known { selection, targets }) => {
+            let name = |target: &&KollectClusterTarget| target.metadata.name.clone();
+            Selection {
+                trouble: not_ready(&targets),
+                ..Selection::of(selection, targets.iter().filter_map(name).collect())
+            }
         }
-        let trouble = Trouble {
-            reason: Reason::NoTargets,
-            message: "no KollectClusterTarget objects matched; check targetRefs, targetSelector and namespaceSelector".to_owned(),
-        };
-        return Selection {
-            trouble: Some(trouble),
-            ..Selection::nothing()
-        };
-    }
-    // Targets that look elsewhere contribute nothing. If that leaves none, because no namespace is
-    // selected any more, the rollup is empty: what was exported before has to go.
-    let selected: Vec<_> = named
-        .into_iter()
-        .filter(|target| {
-            let selector = target.spec.namespace_selector.as_ref();
-            selector.is_none_or(|selector| {
-                namespaces.iter().any(|name| {
-                    known
-                        .get(name)
-                        .is_some_and(|facts| selector.matches(&facts.labels))
-                })
-            })
-        })
-        .collect();
-    let name = |target: &KollectClusterTarget| target.metadata.name.clone().unwrap_or_default();
-    let mut not_ready: Vec<String> = selected
-        .iter()
-        .filter(|target| !is_ready(target))
-        .map(|target| name(target))
-        .collect();
-    not_ready.sort();
-    let targets: BTreeSet<String> = selected.iter().map(|target| name(target)).collect();
-    let scope = RowSelection::Cluster {
-        targets: targets.clone(),
-        namespaces,
-    };
-    Selection {
-        trouble: (!not_ready.is_empty()).then(|| Trouble {
-            reason: Reason::TargetDegraded,
-            message: format!(
-                "{} target(s) not Ready: [{}]",
-                not_ready.len(),
-                not_ready.join(" ")
-            ),
-        }),
-        ..Selection::of(scope, targets)
     }
 }
 
-fn is_selected(spec: &KollectClusterInventorySpec, target: &KollectClusterTarget) -> bool {
-    let name = target.metadata.name.as_deref().unwrap_or_default();
-    if !spec.target_refs.is_empty() {
-        return spec.target_refs.iter().any(|known| known == name);
-    }
-    let labels = target.metadata.labels.clone().unwrap_or_default();
-    let selector = spec.target_selector.as_ref();
-    selector.is_none_or(|selector| selector.matches(&labels))
+/// The complaint about selected targets that are not ready, if there are any.
+fn not_ready(targets: &[&KollectClusterTarget]) -> Option<Trouble> {
+    let mut names: Vec<&str> = targets
+        .iter()
+        .filter(|target| !is_ready(target))
+        .map(|target| target.metadata.name.as_deref().unwrap_or_default())
+        .collect();
+    names.sort_unstable();
+    (!names.is_empty()).then(|| Trouble {
+        reason: Reason::TargetDegraded,
+        message: format!("{} target(s) not Ready: [{}]", names.len(), names.join(" ")),
+    })
 }
 
 fn is_ready(target: &KollectClusterTarget) -> bool {
@@ -356,34 +310,6 @@ fn is_ready(target: &KollectClusterTarget) -> bool {
     conditions
         .filter(|condition| condition.type_ == ConditionType::Ready.as_str())
         .any(|condition| condition.status == ConditionStatus::True)
-}
-
-/// What is wrong with a sink, as far as its object tells.
-fn trouble(key: &SinkKey, found: &Lookup) -> Option<Trouble> {
-    let kind = key.family.kind();
-    let SinkKey {
-        namespace, name, ..
-    } = key;
-    match found {
-        Lookup::Missing => Some(Trouble {
-            reason: Reason::SinkNotFound,
-            message: format!(
-                "get {kind} {name:?} in {namespace:?}: not found; create it or remove the reference"
-            ),
-        }),
-        Lookup::Unreadable { forbidden, why } => Some(Trouble {
-            reason: if *forbidden {
-                Reason::SinkForbidden
-            } else {
-                Reason::SinkLookupFailed
-            },
-            message: format!("get {kind} {name:?} in {namespace:?}: {why}"),
-        }),
-        Lookup::Found(sink) => sink.objection().map(|probe| Trouble {
-            reason: Reason::SinkUnreachable,
-            message: format!("{kind} {name:?}: {}", probe.message),
-        }),
-    }
 }
 
 fn source(access: Access) -> Source {
@@ -419,13 +345,13 @@ fn sink_order(
                 configuration.update(&ready.uid);
                 configuration.update(ready.version.to_be_bytes());
             }
-            match trouble(&reference.key, found) {
+            match objection(&reference.key, found) {
                 Some(trouble) => Source::Held(SinkError::transient(trouble.message)),
                 None => source,
             }
         }
         Lookup::Missing | Lookup::Unreadable { .. } => {
-            let text = trouble(&reference.key, found).map(|trouble| trouble.message);
+            let text = objection(&reference.key, found).map(|trouble| trouble.message);
             Source::Held(SinkError::terminal(text.unwrap_or_default()))
         }
     };
@@ -440,10 +366,11 @@ fn sink_order(
             floor,
         ),
         documents: DocumentOptions {
-            max_bytes: [reference.max_export_bytes, subject.max_export_bytes]
-                .into_iter()
-                .flatten()
-                .find_map(|bytes| u64::try_from(bytes).ok().and_then(NonZeroU64::new)),
+            max_bytes: effective::max_export_bytes(
+                reference.max_export_bytes,
+                subject.max_export_bytes,
+                world.max_export_bytes,
+            ),
             ..DocumentOptions::default()
         },
         resume: resume(subject, &reference.key),

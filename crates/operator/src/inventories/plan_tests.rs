@@ -22,6 +22,7 @@ struct Small {
     sinks: BTreeMap<&'static str, Value>,
     unverified: Option<&'static str>,
     forbidden: bool,
+    max_export_bytes: Option<i64>,
 }
 
 #[expect(
@@ -146,6 +147,7 @@ impl Small {
                     materials: Arc::new(Materials::default()),
                 }))
             },
+            max_export_bytes: self.max_export_bytes,
             now: "2026-01-15T12:00:00Z".parse().expect("a time"),
         };
         plan(subject, &world)

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use indicatif::ProgressBar;
 use kollect_collect::{
     DecodedObject,
+    gather::{Failure, Gathered, Gatherer},
     plan::{ResourcePlan, Watch},
 };
 use kollect_watch::{
@@ -15,7 +16,6 @@ use tokio::{sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::collect::{
-    gather::{Failure, Gathered, Gatherer},
     outcome::{SkipReason, Unlisted},
     report::Report,
 };
