@@ -9,16 +9,16 @@
 //! world ─> plan ─> apply ─┬─> store.apply          targets come and go
 //!                         ├─> sources open/close   one per Watch of the plan
 //!                         └─> sources list again   a projection grew, or a target must look again
-//! source ─ bytes ─> lens ─ projected object ─> courier ─ row ─> store
+//! source ─ bytes ─> projection ─ projected object ─> dispatcher ─ row ─> store
 //! ```
 //!
 //! A change of plan never loses rows: a watch that another one replaces is closed only after the
 //! other has finished its first listing, and rows that a new plan no longer wants are swept by the
 //! listing that follows it, not before.
 
-mod courier;
+mod dispatch;
 mod feeds;
-mod lens;
+mod numbered_projection;
 mod running;
 mod tally;
 
@@ -33,9 +33,9 @@ use kube::Client;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use self::courier::{Courier, Errand};
+use self::dispatch::{Assignment, Dispatcher};
 use self::feeds::Feeds;
-use self::lens::Lens;
+use self::numbered_projection::NumberedProjection;
 use self::running::{Closing, Running};
 use self::tally::Ledger;
 use crate::plan::{Plan, PlanDelta, Watch, World};
@@ -43,7 +43,7 @@ use crate::store::{Limits, Store};
 
 pub use self::tally::{Carried, Durations, ResourceTally, Tally, Traffic};
 
-/// What couriers share: the plan in force and where rows go.
+/// What dispatchers share: the plan in force and where rows go.
 #[derive(Debug)]
 struct Shared {
     store: Store,
@@ -63,9 +63,9 @@ impl Shared {
 #[derive(Debug, Default)]
 struct Current {
     plan: Arc<Plan>,
-    /// Which lens shows enough of a resource's objects. What came through an older one is left to
+    /// Which projection shows enough of a resource's objects. What came through an older one is left to
     /// the listing that the newer one began.
-    lenses: BTreeMap<Arc<Resource>, u64>,
+    projections: BTreeMap<Arc<Resource>, u64>,
 }
 
 /// The state of one watch, for statuses and metrics.
@@ -91,7 +91,7 @@ pub struct Engine {
     /// Lists beside watches, until they are through.
     lists: Vec<Running>,
     ledger: Ledger,
-    next_lens: u64,
+    next_projection: u64,
     stop: CancellationToken,
 }
 
@@ -113,7 +113,7 @@ impl Engine {
             closing: Vec::new(),
             lists: Vec::new(),
             ledger: Ledger::default(),
-            next_lens: 1,
+            next_projection: 1,
             stop: stop.child_token(),
         }
     }
@@ -140,14 +140,14 @@ impl Engine {
         let delta = plan.delta_from(&before.plan);
 
         let views = self.changed_views(&plan, &delta);
-        let mut lenses = before.lenses.clone();
-        lenses.retain(|resource, _| plan.resource(resource).is_some());
+        let mut projections = before.projections.clone();
+        projections.retain(|resource, _| plan.resource(resource).is_some());
         for (watch, view) in &views {
-            lenses.insert(Arc::clone(&watch.resource), view.decoder.number());
+            projections.insert(Arc::clone(&watch.resource), view.decoder.number());
         }
         let current = Current {
             plan: Arc::clone(&plan),
-            lenses,
+            projections,
         };
         let slot = &self.shared.current;
         *slot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
@@ -188,7 +188,7 @@ impl Engine {
             .map(|(watch, running)| running.state(watch))
     }
 
-    /// What all couriers count, for metrics.
+    /// What all dispatchers count, for metrics.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.shared.tally
     }
@@ -237,7 +237,11 @@ impl Engine {
     }
 
     /// The views of watches that are new, or that show less than the new plan reads.
-    fn changed_views(&mut self, plan: &Plan, delta: &PlanDelta) -> Vec<(Watch, View<Lens>)> {
+    fn changed_views(
+        &mut self,
+        plan: &Plan,
+        delta: &PlanDelta,
+    ) -> Vec<(Watch, View<NumberedProjection>)> {
         let mut views = Vec::new();
         for resource in plan.resources() {
             let blind = resource.watches.iter().any(|watch| {
@@ -250,13 +254,13 @@ impl Engine {
             if !blind {
                 continue;
             }
-            let number = self.next_lens;
-            self.next_lens += 1;
-            // One lens for all watches of the resource: their objects are treated alike.
-            let lens = Arc::new(Lens::new(number, resource));
+            let number = self.next_projection;
+            self.next_projection += 1;
+            // One projection for all watches of the resource: their objects are treated alike.
+            let projection = Arc::new(NumberedProjection::new(number, resource));
             for watch in &resource.watches {
                 let view = View {
-                    decoder: Arc::clone(&lens),
+                    decoder: Arc::clone(&projection),
                     content: watch.content,
                 };
                 views.push((watch.clone(), view));
@@ -265,7 +269,12 @@ impl Engine {
         views
     }
 
-    fn open_and_close(&mut self, plan: &Plan, delta: &PlanDelta, views: Vec<(Watch, View<Lens>)>) {
+    fn open_and_close(
+        &mut self,
+        plan: &Plan,
+        delta: &PlanDelta,
+        views: Vec<(Watch, View<NumberedProjection>)>,
+    ) {
         for watch in &delta.close {
             let Some(running) = self.running.remove(watch) else {
                 continue;
@@ -286,16 +295,16 @@ impl Engine {
         }
         for (watch, view) in views {
             match self.running.get_mut(&watch) {
-                // Looking through a new lens lists everything again.
+                // Looking through a new projection lists everything again.
                 Some(running) => running.show(view),
                 None => {
-                    let errand = Errand {
+                    let assignment = Assignment {
                         scope: watch.scope.clone(),
                         only: None,
                         replaces: self.older(&watch.resource),
                         watch: watch.clone(),
                     };
-                    let running = self.start(errand, view);
+                    let running = self.start(assignment, view);
                     self.running.insert(watch, running);
                 }
             }
@@ -317,14 +326,14 @@ impl Engine {
             if fresh.contains(watch) {
                 continue;
             }
-            let errand = Errand {
+            let assignment = Assignment {
                 watch: watch.clone(),
                 scope: scope.clone(),
                 only: Some(targets.clone()),
                 replaces: Vec::new(),
             };
             let view = running.view.clone();
-            let list = self.start(errand, view);
+            let list = self.start(assignment, view);
             self.lists.push(list);
         }
     }
@@ -338,18 +347,18 @@ impl Engine {
         older.map(|running| Arc::clone(&running.feeds)).collect()
     }
 
-    fn start(&mut self, errand: Errand, view: View<Lens>) -> Running {
-        let resource = Arc::clone(&errand.watch.resource);
+    fn start(&mut self, assignment: Assignment, view: View<NumberedProjection>) -> Running {
+        let resource = Arc::clone(&assignment.watch.resource);
         let subject = WatchSubject {
-            scope: errand.scope.clone(),
-            ..errand.watch.subject()
+            scope: assignment.scope.clone(),
+            ..assignment.watch.subject()
         };
         let stop = self.stop.child_token();
         let tally = self.ledger.tally(&resource);
-        let courier = Courier::new(Arc::clone(&self.shared), errand, tally, stop.clone());
-        let (progress, feeds) = (courier.progress(), courier.feeds());
+        let dispatcher = Dispatcher::new(Arc::clone(&self.shared), assignment, tally, stop.clone());
+        let (progress, feeds) = (dispatcher.progress(), dispatcher.feeds());
         let source = WatchSource::new(Arc::clone(&self.server), subject, view.clone());
-        let handle = source.spawn(courier, &stop);
+        let handle = source.spawn(dispatcher, &stop);
         self.ledger.started(&resource, handle.counters());
         Running {
             resource,

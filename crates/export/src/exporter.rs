@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Moment,
     delivery::Calls,
-    lane::{Lane, Stand},
+    lane::{Lane, RowsVersion},
     order::{Order, SinkOrder, Source},
     report::{Report, RetireReport, RetireState},
     retry::{self, Jitter},
@@ -43,7 +43,7 @@ const SURVEY_PAUSE: Duration = Duration::from_secs(1);
 /// and take at most this part of a core.
 const SURVEY_SHARE: u32 = 20;
 /// How long deliveries under way may take to end when the exporter is stopped.
-const FAREWELL: Duration = Duration::from_secs(15);
+const SHUTDOWN: Duration = Duration::from_secs(15);
 /// Moments count from long before the start, so that what happened earlier has one too.
 const PAST: Duration = Duration::from_hours(24 * 30);
 
@@ -57,7 +57,7 @@ pub struct Exporter {
     news: Arc<Notify>,
     order: Arc<Order>,
     /// Never taken from; wakes this exporter when rows change.
-    ear: Subscription,
+    wake_subscription: Subscription,
     woken: Arc<Notify>,
     /// Grows when other rows are selected.
     selection: u64,
@@ -67,7 +67,7 @@ pub struct Exporter {
     /// The sinks that a delivery or a clean-up is under way at: one at a time. Whoever comes back,
     /// as a lane or as a clean-up, waits for what its predecessor began.
     busy: BTreeSet<SinkKey>,
-    survey: Option<(Stand, Survey)>,
+    survey: Option<(RowsVersion, Survey)>,
     surveying: bool,
     survey_not_before: Instant,
     begun: Instant,
@@ -100,7 +100,7 @@ impl Exporter {
     ) -> Self {
         let order = Arc::clone(&orders.borrow_and_update());
         let woken = Arc::new(Notify::new());
-        let ear = {
+        let wake_subscription = {
             let woken = Arc::clone(&woken);
             store.subscribe(order.scope.clone(), move || woken.notify_one())
         };
@@ -112,7 +112,7 @@ impl Exporter {
             reports,
             news,
             order,
-            ear,
+            wake_subscription,
             woken,
             selection: 0,
             lanes: Vec::new(),
@@ -149,17 +149,17 @@ impl Exporter {
                 self.follow(order);
             }
         }
-        self.farewell().await;
+        self.shut_down().await;
     }
 
     /// What is under way may end; what does not is dropped, which every sink can take.
-    async fn farewell(&mut self) {
+    async fn shut_down(&mut self) {
         let end = async {
             while let Some(ended) = self.under_way.join_next().await {
                 self.ended(ended);
             }
         };
-        let _ = tokio::time::timeout(FAREWELL, end).await;
+        let _ = tokio::time::timeout(SHUTDOWN, end).await;
         self.under_way.abort_all();
     }
 
@@ -192,7 +192,7 @@ impl Exporter {
         }
         if order.scope != self.order.scope {
             self.selection += 1;
-            self.ear.follow(order.scope.clone());
+            self.wake_subscription.follow(order.scope.clone());
             for lane in &self.lanes {
                 lane.subscription.follow(order.scope.clone());
             }
@@ -229,17 +229,17 @@ impl Exporter {
 
     /// Looks at everything and begins what is due. Returns when to look again.
     fn pass(&mut self) -> Option<Instant> {
-        let waiting = self.ear.waiting_for();
+        let waiting = self.wake_subscription.waiting_for();
         let open = self.order.open && waiting.is_none();
         let mut wake = None;
         if waiting.is_none() {
-            wake = self.look();
+            wake = self.refresh_survey();
         }
-        let stand = self.stand();
+        let rows_version = self.rows_version();
         let now = self.moment();
         let mut due = Vec::new();
         for (at, lane) in self.lanes.iter().enumerate() {
-            match lane.verdict(stand, open, now) {
+            match lane.verdict(rows_version, open, now) {
                 Verdict::Export(attempt) => due.push((at, attempt)),
                 Verdict::Wait(Some(moment)) => {
                     let at = Instant::now() + moment.saturating_sub(now);
@@ -256,8 +256,8 @@ impl Exporter {
         wake
     }
 
-    fn stand(&self) -> Stand {
-        Stand {
+    fn rows_version(&self) -> RowsVersion {
+        RowsVersion {
             selection: self.selection,
             revision: self.revision(),
         }
@@ -283,17 +283,17 @@ impl Exporter {
         let revision = match &taken {
             Taken::Waiting(_) => return,
             Taken::Nothing => {
-                let stand = Stand {
+                let rows_version = RowsVersion {
                     selection: self.selection,
                     revision: before,
                 };
-                lane.unchanged(attempt, stand, now);
+                lane.unchanged(attempt, rows_version, now);
                 self.calls.observer.debounced();
                 return;
             }
             Taken::Everything(_, revision) | Taken::Changes(_, revision) => *revision,
         };
-        let stand = Stand {
+        let rows_version = RowsVersion {
             selection: self.selection,
             revision,
         };
@@ -301,7 +301,7 @@ impl Exporter {
         let Some(rows) = rows::of_delivery(&self.store, &order.scope, order.dedupe, taken) else {
             return;
         };
-        lane.begin(attempt, stand, now, wall);
+        lane.begin(attempt, rows_version, now, wall);
         let delivery = Delivery {
             inventory: order.inventory.clone(),
             generation: order.generation,
@@ -346,11 +346,11 @@ impl Exporter {
             Ok(Ended::Survey(selection, survey, took)) => {
                 self.surveying = false;
                 self.survey_not_before = Instant::now() + (took * SURVEY_SHARE).max(SURVEY_PAUSE);
-                let stand = Stand {
+                let rows_version = RowsVersion {
                     selection,
                     revision: survey.revision,
                 };
-                self.survey = Some((stand, *survey));
+                self.survey = Some((rows_version, *survey));
             }
             // Calls contain their panics; what is left is a task that was aborted.
             Err(error) => tracing::error!(%error, "a task of an export ended"),
@@ -389,15 +389,15 @@ impl Exporter {
 
     /// Tells the lanes what is known of the rows, and surveys them anew if it is time to. Returns
     /// when it will be, if not now.
-    fn look(&mut self) -> Option<Instant> {
+    fn refresh_survey(&mut self) -> Option<Instant> {
         let (now, wall) = (self.moment(), Timestamp::now());
-        let stand = self.stand();
+        let rows_version = self.rows_version();
         if let Some((known, survey)) = &self.survey {
             for lane in &mut self.lanes {
                 lane.resume(survey, *known, now, wall);
                 lane.learn(survey, *known);
             }
-            if *known == stand {
+            if *known == rows_version {
                 return None;
             }
         }
@@ -446,14 +446,14 @@ impl Exporter {
     }
 
     fn tell(&self, waiting: Option<Vec<kollect_collect::plan::TargetKey>>, open: bool) {
-        let stand = self.stand();
+        let rows_version = self.rows_version();
         let report = Report {
             waiting_for: waiting,
             survey: self.survey.as_ref().map(|(_, survey)| survey.clone()),
             lanes: self
                 .lanes
                 .iter()
-                .map(|lane| lane.report(stand, open))
+                .map(|lane| lane.report(rows_version, open))
                 .collect(),
             retiring: self
                 .retiring

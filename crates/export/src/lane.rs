@@ -30,7 +30,7 @@ pub(crate) struct Lane {
     last_export: Option<Export>,
     confirmed_at: Option<Timestamp>,
     /// The rows that the sink holds, if it is known for certain.
-    holds: Option<Stand>,
+    holds: Option<RowsVersion>,
     /// A delivery is under way that began with this.
     under_way: Option<UnderWay>,
     /// Deliveries that a sink refused because it had lost its place, one after the other.
@@ -40,19 +40,19 @@ pub(crate) struct Lane {
 #[derive(Debug, Clone, Copy)]
 struct UnderWay {
     attempt: Attempt,
-    stand: Stand,
+    rows_version: RowsVersion,
     at: Timestamp,
 }
 
 /// Which rows: at a revision of the store, seen through one selection of targets and namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stand {
+pub(crate) struct RowsVersion {
     /// Grows when other rows are selected.
     pub(crate) selection: u64,
     pub(crate) revision: Revision,
 }
 
-impl Stand {
+impl RowsVersion {
     fn content(self) -> ContentVersion {
         ContentVersion(u128::from(self.selection) << 64 | u128::from(self.revision.number()))
     }
@@ -89,7 +89,13 @@ impl Lane {
     /// A status is written after a delivery, so a process that died in between says less than it
     /// did. That heals with the next refresh; where no refresh comes soon, nothing is taken on
     /// trust.
-    pub(crate) fn resume(&mut self, survey: &Survey, stand: Stand, now: Moment, wall: Timestamp) {
+    pub(crate) fn resume(
+        &mut self,
+        survey: &Survey,
+        rows_version: RowsVersion,
+        now: Moment,
+        wall: Timestamp,
+    ) {
         if std::mem::replace(&mut self.resumed, true) {
             return;
         }
@@ -105,7 +111,7 @@ impl Lane {
             let age = wall.duration_since(resume.at);
             let age = Duration::try_from(age).unwrap_or_default();
             let at = now.saturating_sub(age);
-            self.schedule = Schedule::resume(stand.content(), self.order.configuration, at);
+            self.schedule = Schedule::resume(rows_version.content(), self.order.configuration, at);
             self.last_export = Some(Export {
                 at: resume.at,
                 checksum: Some(resume.checksum),
@@ -113,9 +119,9 @@ impl Lane {
         }
     }
 
-    fn wanted(&self, stand: Stand, open: bool) -> Wanted {
+    fn wanted(&self, rows_version: RowsVersion, open: bool) -> Wanted {
         Wanted {
-            content: stand.content(),
+            content: rows_version.content(),
             configuration: self.order.configuration,
             interval: self.order.interval,
             open: open && self.resumed && matches!(self.order.source, Source::Ready(_)),
@@ -123,34 +129,40 @@ impl Lane {
     }
 
     /// What to do now.
-    pub(crate) fn verdict(&self, stand: Stand, open: bool, now: Moment) -> Verdict {
-        self.schedule.verdict(&self.wanted(stand, open), now)
+    pub(crate) fn verdict(&self, rows_version: RowsVersion, open: bool, now: Moment) -> Verdict {
+        self.schedule.verdict(&self.wanted(rows_version, open), now)
     }
 
     /// A delivery of these rows has begun.
-    pub(crate) fn begin(&mut self, attempt: Attempt, stand: Stand, now: Moment, wall: Timestamp) {
+    pub(crate) fn begin(
+        &mut self,
+        attempt: Attempt,
+        rows_version: RowsVersion,
+        now: Moment,
+        wall: Timestamp,
+    ) {
         let attempt = Attempt {
-            content: stand.content(),
+            content: rows_version.content(),
             ..attempt
         };
         self.schedule.begin(attempt, now);
         self.under_way = Some(UnderWay {
             attempt,
-            stand,
+            rows_version,
             at: wall,
         });
     }
 
     /// There was nothing to deliver after all: the rows are what they were.
-    pub(crate) fn unchanged(&mut self, attempt: Attempt, stand: Stand, now: Moment) {
+    pub(crate) fn unchanged(&mut self, attempt: Attempt, rows_version: RowsVersion, now: Moment) {
         self.schedule.unchanged(
             Attempt {
-                content: stand.content(),
+                content: rows_version.content(),
                 ..attempt
             },
             now,
         );
-        self.holds = Some(stand);
+        self.holds = Some(rows_version);
     }
 
     /// The delivery under way has ended. Returns whether something new has arrived at the sink.
@@ -165,11 +177,11 @@ impl Lane {
         };
         match result {
             Ok(()) => {
-                let news = self.holds != Some(under_way.stand) || self.failure.is_some();
+                let news = self.holds != Some(under_way.rows_version) || self.failure.is_some();
                 self.schedule.succeeded();
                 self.failure = None;
                 self.lost = 0;
-                self.holds = Some(under_way.stand);
+                self.holds = Some(under_way.rows_version);
                 self.confirmed_at = Some(under_way.at);
                 if news || self.last_export.is_none() {
                     self.last_export = Some(Export {
@@ -205,9 +217,9 @@ impl Lane {
     }
 
     /// Learns the checksum of what the sink holds, if the survey is about just that.
-    pub(crate) fn learn(&mut self, survey: &Survey, stand: Stand) {
+    pub(crate) fn learn(&mut self, survey: &Survey, rows_version: RowsVersion) {
         let checksum = self.checksum_in(survey).map(str::to_owned);
-        if self.holds == Some(stand)
+        if self.holds == Some(rows_version)
             && let Some(export) = &mut self.last_export
         {
             export.checksum = checksum;
@@ -225,7 +237,7 @@ impl Lane {
         self.source().map(|source| source.demand)
     }
 
-    pub(crate) fn report(&self, stand: Stand, open: bool) -> LaneReport {
+    pub(crate) fn report(&self, rows_version: RowsVersion, open: bool) -> LaneReport {
         let state = match &self.order.source {
             Source::Held(error) => LaneState::Held(Some(error.clone())),
             Source::Reading => LaneState::Held(None),
@@ -234,7 +246,9 @@ impl Lane {
                     error: error.clone(),
                     in_a_row: self.schedule.failures(),
                 },
-                None if self.schedule.is_in_step(&self.wanted(stand, open)) => LaneState::InStep,
+                None if self.schedule.is_in_step(&self.wanted(rows_version, open)) => {
+                    LaneState::InStep
+                }
                 None => LaneState::Behind,
             },
         };

@@ -34,6 +34,7 @@ pub mod git;
 pub mod http;
 pub mod layout;
 pub mod memory;
+#[cfg(any(feature = "git", feature = "postgres"))]
 mod percent;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -30,12 +30,12 @@ const BATCH: usize = 500;
 
 /// How the server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weather {
+pub enum Availability {
     /// At once.
-    Fair,
+    Normal,
     /// After this long, for every batch of rows.
     Slow(Duration),
-    /// Not at all, until the weather changes.
+    /// Not at all, until the availability changes.
     Stalled,
     /// It refuses connections.
     Gone,
@@ -47,7 +47,7 @@ pub struct MemoryServer(Arc<Server>);
 
 struct Server {
     password: String,
-    weather: watch::Sender<Weather>,
+    availability: watch::Sender<Availability>,
     held: Mutex<Held>,
 }
 
@@ -86,14 +86,14 @@ impl MemoryServer {
     pub fn new(password: impl Into<String>) -> Self {
         MemoryServer(Arc::new(Server {
             password: password.into(),
-            weather: watch::Sender::new(Weather::Fair),
+            availability: watch::Sender::new(Availability::Normal),
             held: Mutex::default(),
         }))
     }
 
     /// From now on it answers like this, also those who are waiting.
-    pub fn set_weather(&self, weather: Weather) {
-        self.0.weather.send_replace(weather);
+    pub fn set_availability(&self, availability: Availability) {
+        self.0.availability.send_replace(availability);
     }
 
     /// Loses everything it held, as a recreated table or a replaced repository does.
@@ -132,23 +132,25 @@ impl MemoryServer {
 
     /// Waits for an answer.
     async fn answer(&self) -> Result<(), SinkError> {
-        let mut weather = self.0.weather.subscribe();
+        let mut availability = self.0.availability.subscribe();
         loop {
-            let now = *weather.borrow_and_update();
+            let now = *availability.borrow_and_update();
             match now {
-                Weather::Fair => {
+                Availability::Normal => {
                     // No server answers before the caller waits for it; here calls are cancelled.
                     tokio::task::yield_now().await;
                     return Ok(());
                 }
-                Weather::Gone => return Err(SinkError::transient("the server cannot be reached")),
-                Weather::Slow(delay) => {
+                Availability::Gone => {
+                    return Err(SinkError::transient("the server cannot be reached"));
+                }
+                Availability::Slow(delay) => {
                     tokio::time::sleep(delay).await;
                     return Ok(());
                 }
-                Weather::Stalled => {
+                Availability::Stalled => {
                     // The server owns the sender and outlives this call.
-                    let _ = weather.changed().await;
+                    let _ = availability.changed().await;
                 }
             }
         }

@@ -84,6 +84,7 @@ impl Trust {
 
     /// What judges a server's certificate, for backends that relax one of its rules. Does not look
     /// at `insecure_skip_verify`.
+    #[cfg(feature = "postgres")]
     pub(crate) fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, SinkError> {
         let provider = Arc::new(ring::default_provider());
         if let Some(pem) = &self.authority {

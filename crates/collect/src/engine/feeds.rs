@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::plan::TargetKey;
 use crate::store::{Feed, Store};
 
-/// All feeds that one courier was given, and what other watches have taken over from it.
+/// All feeds that one dispatcher was given, and what other watches have taken over from it.
 #[derive(Debug, Default)]
 pub(super) struct Feeds(Mutex<Given>);
 
 #[derive(Debug, Default)]
 struct Given {
-    /// A feed lives as long as its courier or a listing uses it.
+    /// A feed lives as long as its dispatcher or a listing uses it.
     feeds: Vec<Weak<Feed>>,
     retired: Vec<WatchScope>,
 }
@@ -30,7 +30,7 @@ impl Feeds {
         Some(feed)
     }
 
-    /// Another watch has taken over a scope: when this returns, the courier writes nothing in it.
+    /// Another watch has taken over a scope: when this returns, the dispatcher writes nothing in it.
     pub(super) fn retire(&self, scope: &WatchScope) {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for feed in given.feeds.iter().filter_map(Weak::upgrade) {
@@ -39,7 +39,7 @@ impl Feeds {
         given.retired.push(scope.clone());
     }
 
-    /// The watch is closed: when this returns, the courier writes nothing.
+    /// The watch is closed: when this returns, the dispatcher writes nothing.
     pub(super) fn close(&self) {
         self.retire(&WatchScope::All);
     }

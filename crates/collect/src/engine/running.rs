@@ -9,21 +9,22 @@ use kollect_expr::ReadSet;
 
 use super::WatchState;
 use super::feeds::Feeds;
-use super::lens::Lens;
+use super::numbered_projection::NumberedProjection;
 use crate::plan::Watch;
 use kollect_watch::{Interruption, View, WatchHandle};
 
-/// What a courier tells of its watch.
+/// What a dispatcher tells of its watch.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The newest lens through which a whole listing was seen; 0 for none.
+    /// The newest projection through which a whole listing was seen; 0 for none.
     listed_through: AtomicU64,
     interruption: Mutex<Option<Interruption>>,
 }
 
 impl Progress {
-    pub(super) fn listed(&self, lens: u64) {
-        self.listed_through.fetch_max(lens.max(1), Ordering::AcqRel);
+    pub(super) fn listed(&self, projection: u64) {
+        self.listed_through
+            .fetch_max(projection.max(1), Ordering::AcqRel);
     }
 
     /// Remembers why nothing arrives. Returns whether that is news.
@@ -42,8 +43,8 @@ impl Progress {
 /// A watch that runs.
 pub(super) struct Running {
     pub(super) resource: Arc<Resource>,
-    pub(super) handle: WatchHandle<Lens>,
-    pub(super) view: View<Lens>,
+    pub(super) handle: WatchHandle<NumberedProjection>,
+    pub(super) view: View<NumberedProjection>,
     pub(super) progress: Arc<Progress>,
     pub(super) feeds: Arc<Feeds>,
 }
@@ -54,13 +55,13 @@ impl Running {
         self.view.decoder.shows(reads)
     }
 
-    /// Looks through another lens from now on, beginning with a new listing.
-    pub(super) fn show(&mut self, view: View<Lens>) {
+    /// Looks through another projection from now on, beginning with a new listing.
+    pub(super) fn show(&mut self, view: View<NumberedProjection>) {
         self.view = view.clone();
         self.handle.show(view);
     }
 
-    /// Whether a listing through the present lens is still under way.
+    /// Whether a listing through the present projection is still under way.
     pub(super) fn lists_with_new_lens(&self) -> bool {
         self.progress.listed_through.load(Ordering::Acquire) < self.view.decoder.number()
     }

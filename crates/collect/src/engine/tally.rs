@@ -1,6 +1,6 @@
 //! What the collection counts, for metrics.
 //!
-//! Couriers add with relaxed atomics and nothing else; whoever reads adds up. Counts of watches
+//! Dispatchers add with relaxed atomics and nothing else; whoever reads adds up. Counts of watches
 //! that ended are kept with their resource, so that a count never falls while the resource is
 //! watched, and are forgotten with it.
 
@@ -76,7 +76,7 @@ const DISPATCH: [Duration; 11] = {
     bounds
 };
 
-/// What all couriers count together.
+/// What all dispatchers count together.
 #[derive(Debug)]
 pub struct Tally {
     /// How long one event takes for all targets of its resource: match, extract, store.
@@ -113,7 +113,7 @@ impl Tally {
     }
 }
 
-/// What the couriers of one resource count.
+/// What the dispatchers of one resource count.
 #[derive(Debug, Default)]
 pub struct ResourceTally {
     namespace_mismatches: AtomicU64,
@@ -160,7 +160,7 @@ impl Carried {
 /// The traffic of one resource: watches that run, lists beside them, and what has ended.
 #[derive(Debug, Clone, Default)]
 pub struct Traffic {
-    /// What the couriers count.
+    /// What the dispatchers count.
     pub tally: Arc<ResourceTally>,
     ended: Carried,
     running: Vec<Arc<WatchCounters>>,

@@ -2,7 +2,7 @@
 //!
 //! Clocks run at different speeds, messages are lost or late in either direction, the server is
 //! away for a while, replicas are killed and come back under another identity. Whatever happens,
-//! there is never more than one leader; and when the weather clears, there is one.
+//! there is never more than one leader; and when the availability clears, there is one.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use kollect_api::InventoryId;
 use kollect_sinks::{
     Sink,
     conformance::{Retirement, Subject, rows::item},
-    memory::{MemoryServer, MemorySink, Weather},
+    memory::{Availability, MemoryServer, MemorySink},
 };
 use serde_json::Value;
 
@@ -76,16 +76,20 @@ impl Subject for MemorySubject {
     }
 
     async fn stop(&self) {
-        self.server.set_weather(Weather::Gone);
+        self.server.set_availability(Availability::Gone);
     }
 
     async fn start(&self) {
-        self.server.set_weather(Weather::Fair);
+        self.server.set_availability(Availability::Normal);
     }
 
     async fn stall(&self, on: bool) -> bool {
-        let weather = if on { Weather::Stalled } else { Weather::Fair };
-        self.server.set_weather(weather);
+        let availability = if on {
+            Availability::Stalled
+        } else {
+            Availability::Normal
+        };
+        self.server.set_availability(availability);
         true
     }
 

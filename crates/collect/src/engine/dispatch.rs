@@ -12,7 +12,7 @@ use kollect_watch::{
 use tokio_util::sync::CancellationToken;
 
 use super::feeds::Feeds;
-use super::lens::Seen;
+use super::numbered_projection::SeenObject;
 use super::running::Progress;
 use super::tally::ResourceTally;
 use super::{Current, Shared};
@@ -22,26 +22,26 @@ use crate::plan::{Epoch, Interest, ResourcePlan, TargetKey, Watch};
 use crate::store::{Feed, Listing, Outcome, Stamp};
 
 /// The consumer of one watch, or of one list beside a watch.
-pub(super) struct Courier {
+pub(super) struct Dispatcher {
     shared: Arc<Shared>,
-    errand: Errand,
+    assignment: Assignment,
     tally: Arc<ResourceTally>,
     stop: CancellationToken,
     progress: Arc<Progress>,
     feeds: Arc<Feeds>,
-    /// The plan as this courier last saw it, with what it looked up for it.
+    /// The plan as this dispatcher last saw it, with what it looked up for it.
     route: Route,
     listings: HashMap<TargetKey, Listing>,
-    /// The newest lens that the listing under way came through.
-    lens: u64,
-    /// The listing under way came through a lens that shows too little, at least in part.
+    /// The newest projection that the listing under way came through.
+    projection: u64,
+    /// The listing under way came through a projection that shows too little, at least in part.
     blind: bool,
     buffer: AttributesBuffer,
 }
 
-/// What a courier is sent for.
+/// What a dispatcher is sent for.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(super) struct Assignment {
     /// The watch it carries for, or beside which it lists.
     pub(super) watch: Watch,
     /// Where: all of the watch, or the part that is listed beside it.
@@ -53,7 +53,7 @@ pub(super) struct Errand {
     pub(super) replaces: Vec<Arc<Feeds>>,
 }
 
-/// What a courier looks up once per plan instead of once per object.
+/// What a dispatcher looks up once per plan instead of once per object.
 #[derive(Default)]
 struct Route {
     current: Arc<Current>,
@@ -62,26 +62,26 @@ struct Route {
     /// being replaced may ask for other labels than the plan does now.
     served: Option<HashSet<TargetKey>>,
     feeds: HashMap<TargetKey, Arc<Feed>>,
-    lens: u64,
+    projection: u64,
 }
 
-impl Courier {
+impl Dispatcher {
     pub(super) fn new(
         shared: Arc<Shared>,
-        errand: Errand,
+        assignment: Assignment,
         tally: Arc<ResourceTally>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             shared,
-            errand,
+            assignment,
             tally,
             stop,
             progress: Arc::default(),
             feeds: Arc::default(),
             route: Route::default(),
             listings: HashMap::new(),
-            lens: 0,
+            projection: 0,
             blind: false,
             buffer: AttributesBuffer::default(),
         }
@@ -101,20 +101,24 @@ impl Courier {
         if Arc::ptr_eq(&current, &self.route.current) {
             return;
         }
-        let watch = &self.errand.watch;
+        let watch = &self.assignment.watch;
         let plan = current.plan.resource(&watch.resource).cloned();
         self.route = Route {
             served: plan.as_deref().and_then(|plan| served(watch, plan)),
             plan,
             feeds: HashMap::new(),
-            lens: current.lenses.get(&watch.resource).copied().unwrap_or(0),
+            projection: current
+                .projections
+                .get(&watch.resource)
+                .copied()
+                .unwrap_or(0),
             current,
         };
     }
 
-    /// Whether this courier has anything to say about a target.
+    /// Whether this dispatcher has anything to say about a target.
     fn serves(&self, target: &TargetKey) -> bool {
-        let only = &self.errand.only;
+        let only = &self.assignment.only;
         let served = &self.route.served;
         only.as_ref().is_none_or(|only| only.contains(target))
             && served.as_ref().is_none_or(|served| served.contains(target))
@@ -122,11 +126,11 @@ impl Courier {
 
     fn begin_listing(&mut self) {
         self.look_up();
-        self.lens = self.route.lens;
+        self.projection = self.route.projection;
         self.blind = false;
         self.listings.clear();
         let Some(plan) = &self.route.plan else { return };
-        let scope = &self.errand.scope;
+        let scope = &self.assignment.scope;
         for target in plan.targets_in(scope) {
             if !self.serves(&target.key) {
                 continue;
@@ -141,7 +145,7 @@ impl Courier {
     fn finish_listing(&mut self, version: &str) {
         if self.blind {
             // Objects that were passed over were not looked at; rows must not be swept for that.
-            // The new lens has begun another listing.
+            // The new projection has begun another listing.
             self.listings.clear();
             return;
         }
@@ -149,25 +153,25 @@ impl Courier {
         for (_, listing) in self.listings.drain() {
             listing.finish(version);
         }
-        for older in self.errand.replaces.drain(..) {
-            older.retire(&self.errand.scope);
+        for older in self.assignment.replaces.drain(..) {
+            older.retire(&self.assignment.scope);
         }
-        self.progress.listed(self.lens);
+        self.progress.listed(self.projection);
         self.progress.interrupt(None);
         self.shared.news.notify_one();
-        if self.errand.only.is_some() {
+        if self.assignment.only.is_some() {
             self.stop.cancel();
         }
     }
 
-    fn object(&mut self, seen: &Seen) {
+    fn object(&mut self, seen: &SeenObject) {
         self.look_up();
-        self.lens = self.lens.max(seen.lens);
+        self.projection = self.projection.max(seen.projection);
         let Some(plan) = self.route.plan.clone() else {
             return;
         };
-        // Too little of the object may be visible; the new lens has begun a listing that shows it.
-        if seen.lens < self.route.lens {
+        // Too little of the object may be visible; the new projection has begun a listing that shows it.
+        if seen.projection < self.route.projection {
             self.blind = true;
             return;
         }
@@ -177,14 +181,14 @@ impl Courier {
             version: view.version(),
         };
         // A list beside a watch shows its targets what others have been shown already.
-        if self.errand.only.is_none() {
+        if self.assignment.only.is_none() {
             self.tally.mismatched(plan.uninterested(view.namespace()));
         }
         for interest in plan.interests(view.namespace()) {
             if !self.serves(interest.key) {
                 continue;
             }
-            // The buffer is taken out for the time of the write, which borrows the courier.
+            // The buffer is taken out for the time of the write, which borrows the dispatcher.
             let mut buffer = std::mem::take(&mut self.buffer);
             let (contribution, failures) = contribution(&interest, &view, &mut buffer);
             match contribution {
@@ -327,8 +331,8 @@ fn served(watch: &Watch, plan: &ResourcePlan) -> Option<HashSet<TargetKey>> {
     Some(targets.map(|target| target.key.clone()).collect())
 }
 
-impl Consumer<Seen> for Courier {
-    async fn take(&mut self, delivery: WatchDelivery<Seen>) {
+impl Consumer<SeenObject> for Dispatcher {
+    async fn take(&mut self, delivery: WatchDelivery<SeenObject>) {
         let begun = Instant::now();
         match delivery {
             WatchDelivery::ListingStarted => return self.begin_listing(),
@@ -353,5 +357,5 @@ impl Consumer<Seen> for Courier {
 }
 
 #[cfg(test)]
-#[path = "courier_tests.rs"]
+#[path = "dispatch_tests.rs"]
 mod tests;

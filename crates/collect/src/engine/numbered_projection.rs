@@ -12,20 +12,20 @@ use kollect_watch::{Decode, DecodeError, Decoded};
 
 /// How the objects of one resource are seen.
 #[derive(Debug)]
-pub(super) struct Lens {
+pub(super) struct NumberedProjection {
     number: u64,
     projection: Arc<Projection>,
 }
 
-/// An object and the lens it was seen through.
+/// An object and the projection it was seen through.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenObject {
     pub(super) object: DecodedObject,
-    pub(super) lens: u64,
+    pub(super) projection: u64,
 }
 
-impl Lens {
-    /// A lens that shows what the plan of a resource reads.
+impl NumberedProjection {
+    /// A projection that shows what the plan of a resource reads.
     pub(super) fn new(number: u64, plan: &ResourcePlan) -> Self {
         Self {
             number,
@@ -37,7 +37,7 @@ impl Lens {
         self.number
     }
 
-    /// Whether everything in `reads` is visible through this lens.
+    /// Whether everything in `reads` is visible through this projection.
     pub(super) fn shows(&self, reads: &ReadSet) -> bool {
         let own = self.projection.reads();
         let mut both = own.clone();
@@ -46,16 +46,16 @@ impl Lens {
     }
 }
 
-impl Decode for Lens {
-    type Object = Seen;
+impl Decode for NumberedProjection {
+    type Object = SeenObject;
 
-    fn decode(&self, json: &[u8]) -> Result<Decoded<Seen>, DecodeError> {
+    fn decode(&self, json: &[u8]) -> Result<Decoded<SeenObject>, DecodeError> {
         let decoded = Decode::decode(&*self.projection, json)?;
         Ok(Decoded {
             resource_version: decoded.resource_version,
-            object: Seen {
+            object: SeenObject {
                 object: decoded.object,
-                lens: self.number,
+                projection: self.number,
             },
         })
     }

@@ -3,16 +3,16 @@ use kollect_watch::{Resource, WatchScope};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::engine::lens::Lens;
+use crate::engine::numbered_projection::NumberedProjection;
 use crate::plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, World};
 use crate::store::{Limits, Store};
 use kollect_watch::{Decode as _, InterruptionClass};
 
-/// ConfigMaps of one namespace, a plan that changes, and couriers without watches.
+/// ConfigMaps of one namespace, a plan that changes, and dispatchers without watches.
 struct Bench {
     shared: Arc<Shared>,
     world: World,
-    lens: u64,
+    projection: u64,
 }
 
 fn resource() -> Arc<Resource> {
@@ -55,11 +55,11 @@ impl Bench {
                 tally: Arc::default(),
             }),
             world,
-            lens: 0,
+            projection: 0,
         }
     }
 
-    /// Adds a target, makes a plan and puts it into force, seen through a new lens.
+    /// Adds a target, makes a plan and puts it into force, seen through a new projection.
     fn target(&mut self, name: &str, mut spec: Value) -> Watch {
         spec["profileRef"] = "p".into();
         let metadata = json!({"namespace": "a", "name": name});
@@ -69,10 +69,10 @@ impl Bench {
         let before = self.shared.current();
         let plan = Arc::new(before.plan.next(&self.world));
         let delta = plan.delta_from(&before.plan);
-        self.lens += 1;
+        self.projection += 1;
         let current = Current {
             plan: Arc::clone(&plan),
-            lenses: [(resource(), self.lens)].into(),
+            projections: [(resource(), self.projection)].into(),
         };
         *self.shared.current.write().unwrap() = Arc::new(current);
         self.shared.store.apply(&plan, &delta);
@@ -80,22 +80,22 @@ impl Bench {
         watches.next().unwrap().clone()
     }
 
-    fn courier(&self, watch: Watch, replaces: &[&Courier]) -> Courier {
-        let errand = Errand {
+    fn dispatcher(&self, watch: Watch, replaces: &[&Dispatcher]) -> Dispatcher {
+        let assignment = Assignment {
             scope: watch.scope.clone(),
             watch,
             only: None,
             replaces: replaces.iter().map(|older| older.feeds()).collect(),
         };
         let shared = Arc::clone(&self.shared);
-        Courier::new(shared, errand, Arc::default(), CancellationToken::new())
+        Dispatcher::new(shared, assignment, Arc::default(), CancellationToken::new())
     }
 
     fn plan(&self) -> Arc<Plan> {
         Arc::clone(&self.shared.current().plan)
     }
 
-    fn map(&self, labels: &Value, version: &str) -> WatchDelivery<Seen> {
+    fn map(&self, labels: &Value, version: &str) -> WatchDelivery<SeenObject> {
         let object = json!({
             "metadata": {
                 "namespace": "a", "name": "map", "uid": "u", "labels": labels,
@@ -103,8 +103,9 @@ impl Bench {
             },
             "data": {"value": "x"},
         });
-        let lens = Lens::new(self.lens, self.plan().resource(&resource()).unwrap());
-        let decoded = lens.decode(object.to_string().as_bytes()).unwrap();
+        let projection =
+            NumberedProjection::new(self.projection, self.plan().resource(&resource()).unwrap());
+        let decoded = projection.decode(object.to_string().as_bytes()).unwrap();
         WatchDelivery::Object(decoded.object)
     }
 
@@ -114,7 +115,7 @@ impl Bench {
     }
 }
 
-fn gone(version: &str) -> WatchDelivery<Seen> {
+fn gone(version: &str) -> WatchDelivery<SeenObject> {
     WatchDelivery::Gone {
         identity: ObjectIdentity {
             namespace: "a".to_owned(),
@@ -125,23 +126,26 @@ fn gone(version: &str) -> WatchDelivery<Seen> {
     }
 }
 
-fn finished(version: &str) -> WatchDelivery<Seen> {
+fn finished(version: &str) -> WatchDelivery<SeenObject> {
     let resource_version = version.to_owned();
     WatchDelivery::ListingFinished { resource_version }
 }
 
-async fn take(courier: &mut Courier, deliveries: impl IntoIterator<Item = WatchDelivery<Seen>>) {
+async fn take(
+    dispatcher: &mut Dispatcher,
+    deliveries: impl IntoIterator<Item = WatchDelivery<SeenObject>>,
+) {
     for delivery in deliveries {
-        courier.take(delivery).await;
+        dispatcher.take(delivery).await;
     }
 }
 
 /// A watch of labels, and a wider one that replaces it for the sake of a second target.
-async fn replaced(bench: &mut Bench) -> (Courier, Courier) {
+async fn replaced(bench: &mut Bench) -> (Dispatcher, Dispatcher) {
     let labelled = json!({"labelSelector": {"matchLabels": {"app": "x"}}});
     let narrow = bench.target("labelled", labelled);
     assert_eq!(narrow.selector.as_deref(), Some("app=x"));
-    let mut older = bench.courier(narrow, &[]);
+    let mut older = bench.dispatcher(narrow, &[]);
     let map = bench.map(&json!({"app": "x"}), "5");
     take(
         &mut older,
@@ -151,7 +155,7 @@ async fn replaced(bench: &mut Bench) -> (Courier, Courier) {
     assert_eq!(bench.rows("labelled"), 1);
     let wide = bench.target("every", json!({}));
     assert_eq!(wide.selector, None);
-    let newer = bench.courier(wide, &[&older]);
+    let newer = bench.dispatcher(wide, &[&older]);
     (older, newer)
 }
 
@@ -202,20 +206,20 @@ async fn a_watch_that_was_replaced_is_not_listened_to() {
 async fn a_watch_that_is_closed_writes_nothing_more() {
     let mut bench = Bench::new();
     let watch = bench.target("every", json!({}));
-    let mut courier = bench.courier(watch, &[]);
+    let mut dispatcher = bench.dispatcher(watch, &[]);
     let map = bench.map(&json!({}), "5");
     take(
-        &mut courier,
+        &mut dispatcher,
         [WatchDelivery::ListingStarted, map, finished("6")],
     )
     .await;
     assert_eq!(bench.rows("every"), 1);
-    courier.feeds().close();
-    take(&mut courier, [gone("7")]).await;
+    dispatcher.feeds().close();
+    take(&mut dispatcher, [gone("7")]).await;
     assert_eq!(bench.rows("every"), 1);
     // Nor after it has asked for feeds again, as with the next plan.
     bench.target("other", json!({}));
-    take(&mut courier, [gone("8")]).await;
+    take(&mut dispatcher, [gone("8")]).await;
     assert_eq!(bench.rows("every"), 1);
 }
 
@@ -223,14 +227,14 @@ async fn a_watch_that_is_closed_writes_nothing_more() {
 async fn an_interruption_is_news_once() {
     let mut bench = Bench::new();
     let watch = bench.target("every", json!({}));
-    let courier = bench.courier(watch, &[]);
+    let dispatcher = bench.dispatcher(watch, &[]);
     let interruption = Interruption {
         class: InterruptionClass::Unavailable,
         retry_in: std::time::Duration::ZERO,
         failures: 1,
         message: "503".to_owned(),
     };
-    let progress = courier.progress();
+    let progress = dispatcher.progress();
     assert!(progress.interrupt(Some(interruption.clone())));
     assert!(!progress.interrupt(Some(interruption)), "it lasts");
     assert!(progress.interrupt(None));
