@@ -105,6 +105,8 @@ impl SinkSpec {
             reference,
             otherwise,
         };
+        // A backend without a block of its own.
+        let none = own("spec.secretRef", None, Otherwise::Common);
         match self {
             SinkSpec::Snapshot(spec) => {
                 let git = spec.git.as_ref();
@@ -119,6 +121,11 @@ impl SinkSpec {
                 own("spec.git.auth.secretRef", reference, Otherwise::Common)
             }
             SinkSpec::Database(spec) => match self.sink_type() {
+                SinkType::Postgres => {
+                    let block = spec.postgres.as_ref();
+                    let reference = block.map(|block| &block.database_ref);
+                    own("spec.postgres.databaseRef", reference, Otherwise::Nothing)
+                }
                 SinkType::Mongodb => {
                     let block = spec.mongodb.as_ref();
                     let reference = block.map(|block| &block.database_ref);
@@ -129,11 +136,7 @@ impl SinkSpec {
                     let reference = block.and_then(|block| block.secret_ref.as_ref());
                     own("spec.bigquery.secretRef", reference, Otherwise::Environment)
                 }
-                _ => {
-                    let block = spec.postgres.as_ref();
-                    let reference = block.map(|block| &block.database_ref);
-                    own("spec.postgres.databaseRef", reference, Otherwise::Nothing)
-                }
+                _ => none,
             },
             SinkSpec::Event(spec) => match self.sink_type() {
                 SinkType::Kafka => {
@@ -141,11 +144,12 @@ impl SinkSpec {
                     let reference = block.and_then(|block| block.secret_ref.as_ref());
                     own("spec.kafka.secretRef", reference, Otherwise::Common)
                 }
-                _ => {
+                SinkType::Nats => {
                     let block = spec.nats.as_ref();
                     let reference = block.and_then(|block| block.secret_ref.as_ref());
                     own("spec.nats.secretRef", reference, Otherwise::Common)
                 }
+                _ => none,
             },
         }
     }
