@@ -158,6 +158,9 @@ fn rows(
 }
 
 #[cfg(test)]
+mod agreement;
+
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -309,5 +312,22 @@ spec:
             "target team/u was not collected"
         );
         assert_eq!(why("cluster inventory all"), "target one was not collected");
+    }
+    #[test]
+    fn suspended_targets_leave_an_inventory_and_hold_a_rollup_back() {
+        let paused = |key: TargetKey| TargetOutcome {
+            suspended: true,
+            ..outcome(&key, None)
+        };
+        let outcomes = [
+            outcome(&TargetKey::namespaced("team", "t"), Some(&[("x", "a")])),
+            paused(TargetKey::namespaced("team", "u")),
+            paused(TargetKey::cluster("one")),
+        ];
+        let units = units(&outcomes);
+        let rows = units["inventory team/mine"].rows.as_ref().unwrap();
+        assert_eq!(rows.len(), 1);
+        let rollup = units["cluster inventory all"].rows.as_ref();
+        assert_eq!(rollup.unwrap_err(), "target one is suspended");
     }
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod delta;
+mod inventory_rows;
 mod metadata;
 mod namespaces;
 mod reuse;

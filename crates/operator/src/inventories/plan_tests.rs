@@ -425,3 +425,47 @@ fn everything_an_export_depends_on_changes_its_configuration() {
         assert_ne!(of(&plain), of(&other));
     }
 }
+
+#[test]
+fn documents_have_the_size_of_the_reference_the_inventory_or_the_operator() {
+    // Reference, inventory, operator, effective.
+    for (reference, own, operator, effective) in [
+        (Some(500), Some(1_000), Some(9_000), Some(500)),
+        (None, Some(1_000), Some(9_000), Some(1_000)),
+        (None, None, Some(9_000), Some(9_000)),
+        (None, None, None, None),
+    ] {
+        let world = Small {
+            max_export_bytes: operator,
+            ..Small::default().sink("pg", json!({}))
+        };
+        let spec = json!({
+            "maxExportBytes": own,
+            "databaseSinkRefs": [{"name": "pg", "maxExportBytes": reference}],
+        });
+        let plan = world.plan(&inventory(spec));
+        let size = plan.order.deliver[0].max_document_bytes;
+        assert_eq!(
+            size.map(std::num::NonZeroU64::get),
+            effective,
+            "{reference:?} {own:?} {operator:?}"
+        );
+    }
+}
+
+#[test]
+fn a_selector_that_means_nothing_closes_the_inventory_and_empties_nothing() {
+    let spec =
+        json!({"namespaceSelector": {"matchExpressions": [{"key": "tier", "operator": "Is"}]}});
+    let world = Small::default()
+        .namespace("a", "shop")
+        .target("alpha", true);
+    let plan = world.plan(&rollup("2026-01-15T11:50:00Z", spec));
+    let (reason, message) = gate(&plan).expect("a gate");
+    assert_eq!(reason, Reason::InvalidSpec);
+    assert!(
+        message.starts_with("spec.namespaceSelector.matchExpressions[0]"),
+        "{message}"
+    );
+    assert!(!plan.order.open);
+}

@@ -1,0 +1,128 @@
+//! Operator and command line take the same rows for the same configuration, without a cluster.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use kollect_api::condition::Reason;
+use kollect_collect::plan::{NamespaceFacts, NamespaceListing};
+use kollect_operator::{
+    inventories::{
+        plan::{self, InventoryPlan},
+        subject::Subject,
+    },
+    sink_objects::{Access, Lookup, SinkObject},
+};
+use kollect_sinks::SinkError;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The table that the rule itself is tested with.
+const TABLE: &str = include_str!("../../../../collect/tests/data/plan/inventory_rows.yaml");
+
+fn listing(table: &Value, kind: Option<&str>) -> NamespaceListing {
+    let all = table["namespaces"].as_object().expect("namespaces");
+    let all = all.iter().map(|(name, labels)| {
+        let labels = serde_json::from_value(labels.clone()).expect("labels");
+        let facts = NamespaceFacts {
+            labels,
+            ..NamespaceFacts::default()
+        };
+        (name.clone(), facts)
+    });
+    match kind {
+        None => NamespaceListing::Complete(all.collect()),
+        Some("partial") => NamespaceListing::Partial(all.collect()),
+        _ => NamespaceListing::Unread,
+    }
+}
+
+fn object<T: serde::de::DeserializeOwned>(kind: &str, metadata: &Value, spec: &Value) -> T {
+    let object = json!({
+        "apiVersion": "kollect.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec,
+    });
+    serde_json::from_value(object).unwrap_or_else(|error| panic!("{kind}: {error}"))
+}
+
+fn plan_of(inventory: &KollectClusterInventory, world: &World) -> InventoryPlan {
+    let now: Timestamp = "2026-02-01T00:00:00Z".parse().expect("a time");
+    let world = plan::World {
+        scopes: &[],
+        cluster_scopes: &[],
+        namespaces: &world.namespaces,
+        cluster_targets: &world.cluster_targets,
+        find: &|_| Lookup::Missing,
+        access: &|_: &SinkObject| Access::Failed(SinkError::terminal("there are none")),
+        max_export_bytes: None,
+        now,
+    };
+    plan::plan(&Subject::from(inventory), &world)
+}
+
+#[test]
+fn operator_and_command_line_select_the_same_rows() {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let table: Value = serde_saphyr::from_str_with_options(TABLE, options).expect("the table");
+    let targets = table["targets"].as_array().expect("targets").iter();
+    let targets = targets.map(|written| {
+        let mut spec = written["spec"].clone();
+        spec["profileRef"] = json!({"name": "p", "namespace": "team"});
+        Arc::new(object("KollectClusterTarget", &written["metadata"], &spec))
+    });
+    let mut world = World {
+        cluster_targets: targets.collect(),
+        ..World::default()
+    };
+    // Old enough that nobody waits for targets any more.
+    let metadata = json!({"name": "all", "creationTimestamp": "2026-01-01T00:00:00Z"});
+    let mut known = 0;
+    for vector in table["vectors"].as_array().expect("vectors") {
+        let id = &vector["id"];
+        world.namespaces = listing(&table, vector["listing"].as_str());
+        let inventory = object("KollectClusterInventory", &metadata, &vector["spec"]);
+        let plan = plan_of(&inventory, &world);
+        let gate = plan.gate.as_ref().map(|gate| gate.reason);
+        match selection(&inventory, &world) {
+            Ok(selection) => {
+                assert_eq!(plan.order.scope, selection, "{id}");
+                assert!(!plan.undecided, "{id}");
+                // Whether targets are ready is known to the operator alone.
+                assert!(matches!(gate, None | Some(Reason::TargetDegraded)), "{id}");
+                known += 1;
+            }
+            Err(why) => {
+                assert!(!plan.order.open, "{id}");
+                match vector["state"].as_str() {
+                    Some("notKnownYet") => assert!(plan.undecided, "{id}"),
+                    Some(_) => assert_eq!(gate, Some(Reason::NoTargets), "{id}"),
+                    None => {
+                        let gate = plan.gate.expect("a gate");
+                        assert_eq!(gate.reason, Reason::InvalidSpec, "{id}");
+                        assert_eq!(gate.message, why, "{id}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(known > 10, "the table holds selections: {known}");
+}
+
+#[test]
+fn operator_and_command_line_select_the_same_rows_of_a_namespace() {
+    let metadata = json!({"name": "inv", "namespace": "team"});
+    let inventory: kollect_api::KollectInventory =
+        object("KollectInventory", &metadata, &json!({}));
+    let world = plan::World {
+        scopes: &[],
+        cluster_scopes: &[],
+        namespaces: &NamespaceListing::Unread,
+        cluster_targets: &[],
+        find: &|_| Lookup::Missing,
+        access: &|_: &SinkObject| Access::Failed(SinkError::terminal("there are none")),
+        max_export_bytes: None,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    let plan = plan::plan(&Subject::from(&inventory), &world);
+    assert_eq!(plan.order.scope, inventory_rows::of_inventory("team"));
+    assert!(plan.order.open);
+}
