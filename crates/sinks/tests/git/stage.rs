@@ -235,8 +235,13 @@ pub(crate) fn build(sketch: &Sketch, work: &Path) -> Result<Arc<dyn Sink>, SinkE
         spec: Arc::new(spec),
         materials,
     };
-    tokio::task::block_in_place(|| {
-        tokio::runtime::Handle::current().block_on(backend::open(seed, &environment))
+    // A runtime of its own: many a test runs in one of a single thread, which cannot wait here.
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(backend::open(seed, &environment))
+        });
+        opening.join().expect("opening a sink does not panic")
     })
 }
 
