@@ -16,7 +16,7 @@ use kollect_api::{
 };
 use kollect_collect::{extract, plan};
 use kollect_operator::{
-    controller::Settings,
+    controller::CollectionSettings,
     inventories,
     listeners::{self, Certificate, CertificateFiles, Guard, Health, Scrape},
     metrics::{Metrics, Observed, SAMPLE_INTERVAL},
@@ -232,7 +232,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })
 }
 
-fn settings(options: &Options) -> Result<process::Settings> {
+fn settings(options: &Options) -> Result<process::OperatorSettings> {
     let sinks = &options.delivering;
     let networks = plan::comma_list(&sinks.allow_sink_networks);
     let networks: Result<Vec<Network>, _> = networks.iter().map(|text| text.parse()).collect();
@@ -247,12 +247,12 @@ fn settings(options: &Options) -> Result<process::Settings> {
         secret_namespaces: plan::comma_list(&sinks.secret_namespaces),
         local_repositories: sinks.allow_local_repositories,
     };
-    let default = process::Settings::default();
+    let default = process::OperatorSettings::default();
     let work_dir = &sinks.work_dir;
-    Ok(process::Settings {
+    Ok(process::OperatorSettings {
         collection: collection(options),
         rules,
-        inventories: inventories::Settings {
+        inventories: inventories::ExportSettings {
             cleanup_patience: sinks.cleanup_timeout,
         },
         export_deadline: sinks.export_timeout,
@@ -265,8 +265,8 @@ fn settings(options: &Options) -> Result<process::Settings> {
     })
 }
 
-fn collection(options: &Options) -> Settings {
-    Settings {
+fn collection(options: &Options) -> CollectionSettings {
+    CollectionSettings {
         plan: plan::Settings {
             default_included_namespaces: plan::comma_list(&options.default_included_namespaces),
             default_excluded_namespaces: plan::comma_list(&options.default_excluded_namespaces),
@@ -279,7 +279,7 @@ fn collection(options: &Options) -> Settings {
             ..extract::Settings::default()
         },
         count_resync: options.target_count_resync,
-        ..Settings::default()
+        ..CollectionSettings::default()
     }
 }
 

@@ -21,9 +21,9 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    bell::Bell,
     sinks_behind::{Probes, probe},
-    table::{Key, Shared, Table, TypedDecoder},
+    table::{NamespacedName, Shared, Table, TypedDecoder},
+    wakeups::Wakeups,
 };
 
 /// One kind, from one watch or from one watch per namespace.
@@ -85,7 +85,7 @@ where
     }
 
     /// The objects that cannot be read, and why.
-    pub fn unreadable(&self) -> Vec<(Key, String)> {
+    pub fn unreadable(&self) -> Vec<(NamespacedName, String)> {
         let mut all = Vec::new();
         for part in &self.parts {
             part.read(|table| {
@@ -115,13 +115,13 @@ where
 struct Context<'c> {
     server: &'c Arc<ApiServer>,
     stop: &'c CancellationToken,
-    changed: Arc<Bell>,
+    changed: Arc<Wakeups>,
 }
 
 /// Everything users configured.
 pub struct Configuration {
-    /// Rung at every change.
-    pub changed: Arc<Bell>,
+    /// Notified of every change.
+    pub changed: Arc<Wakeups>,
     /// Profiles.
     pub profiles: Kind<KollectProfile>,
     /// Targets of teams.
@@ -157,7 +157,7 @@ impl Configuration {
         tenant_mode: bool,
         stop: &CancellationToken,
     ) -> Self {
-        let changed = Arc::new(Bell::default());
+        let changed = Arc::new(Wakeups::default());
         let context = Context {
             server,
             stop,
@@ -278,8 +278,8 @@ impl Configuration {
         probes
     }
 
-    fn profile_facts(&self) -> BTreeMap<Key, ProfileFact> {
-        let mut facts: BTreeMap<Key, ProfileFact> = BTreeMap::new();
+    fn profile_facts(&self) -> BTreeMap<NamespacedName, ProfileFact> {
+        let mut facts: BTreeMap<NamespacedName, ProfileFact> = BTreeMap::new();
         for profile in self.profiles.all() {
             let namespace = profile.metadata.namespace.clone().unwrap_or_default();
             let name = profile.metadata.name.clone().unwrap_or_default();

@@ -25,10 +25,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    asking::{Answered, Asking},
     configuration::Configuration,
     lease::Leadership,
     metrics::Observed,
+    questions::{Answered, Questions},
     targets::Targets,
 };
 
@@ -42,9 +42,9 @@ const REDISCOVER: Duration = Duration::from_mins(1);
 /// How often people who wait are told what for.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// Settings of the operator that concern collection.
+/// CollectionSettings of the operator that concern collection.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct CollectionSettings {
     /// What steers the plan.
     pub plan: plan::Settings,
     /// What steers extraction.
@@ -56,7 +56,7 @@ pub struct Settings {
     pub review_interval: Duration,
 }
 
-impl Default for Settings {
+impl Default for CollectionSettings {
     fn default() -> Self {
         Self {
             plan: plan::Settings::default(),
@@ -75,7 +75,7 @@ pub struct Controller {
     engine: Engine,
     discovery: Arc<Discovery>,
     reviewer: Arc<Reviewer>,
-    asking: Asking,
+    questions: Questions,
     answers: mpsc::UnboundedReceiver<Answered>,
     targets: Targets,
     leadership: watch::Receiver<Leadership>,
@@ -91,7 +91,7 @@ pub struct Controller {
 
 impl Controller {
     /// Begins to watch the configuration.
-    pub fn new(client: &Client, settings: Settings, stop: &CancellationToken) -> Self {
+    pub fn new(client: &Client, settings: CollectionSettings, stop: &CancellationToken) -> Self {
         let news = Arc::new(Notify::new());
         let engine = Engine::new(client.clone(), Arc::clone(&news), stop);
         let configuration = Arc::new(Configuration::watch(
@@ -107,15 +107,15 @@ impl Controller {
             Arc::clone(engine.tally()),
             Arc::clone(&reviewer),
         ));
-        let (asking, answers) = Asking::new(Arc::clone(&discovery), Arc::clone(&reviewer));
+        let (questions, answers) = Questions::new(Arc::clone(&discovery), Arc::clone(&reviewer));
         let now = Instant::now();
         Self {
-            configured: configuration.changed.ear(),
+            configured: configuration.changed.subscribe(),
             configuration,
             engine,
             discovery,
             reviewer,
-            asking,
+            questions,
             answers,
             targets: Targets::new(client.clone(), settings.count_resync),
             // Without rivals, until somebody says otherwise.
@@ -246,7 +246,7 @@ impl Controller {
 
     /// Takes an answer. Returns until when others may be waited for.
     fn learn(&mut self, answer: Answered) -> Instant {
-        self.asking.answered(&answer);
+        self.questions.answered(&answer);
         match answer {
             Answered::Kind(gvk, fact) => {
                 // An answer that could not be had does not make a known kind unknown.
@@ -263,7 +263,7 @@ impl Controller {
             }
         }
         let now = Instant::now();
-        if self.asking.is_idle() {
+        if self.questions.is_idle() {
             now
         } else {
             now + GATHER
@@ -296,7 +296,7 @@ impl Controller {
     fn ask(&mut self, plan: &Plan) {
         for gvk in &plan.unknown_kinds {
             if self.world.kinds.get(gvk).is_none() {
-                self.asking.kind(gvk);
+                self.questions.kind(gvk);
             }
         }
         let now = Instant::now();
@@ -316,12 +316,12 @@ impl Controller {
                 .iter()
                 .filter(|r| forbidden.contains(&r.resource))
             {
-                self.asking.review(review);
+                self.questions.review(review);
             }
         }
         for review in &plan.reviews {
             if all || self.world.access.get(review).is_none() {
-                self.asking.review(review);
+                self.questions.review(review);
             }
         }
         if let Some(missing) = refused.get(&InterruptionClass::NotInstalled) {
@@ -334,7 +334,7 @@ impl Controller {
         if now >= self.rediscover_at {
             self.rediscover_at = now + REDISCOVER;
             for gvk in &plan.unknown_kinds {
-                self.asking.kind(gvk);
+                self.questions.kind(gvk);
             }
         }
     }
@@ -344,7 +344,7 @@ impl Controller {
         for profile in self.configuration.profiles.all() {
             let gvk = &profile.spec.target_gvk;
             if holds(gvk) && self.world.kinds.get(gvk).is_some() {
-                self.asking.kind(gvk);
+                self.questions.kind(gvk);
             }
         }
     }

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     plan::{InventoryPlan, World, plan},
-    status::{Facts, PATIENCE, Status, is_retired, transitions},
+    status::{InventoryFacts, InventoryStatus, PATIENCE, is_retired, transitions},
     subject::Subject,
 };
 use crate::{
@@ -55,14 +55,14 @@ const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long to wait after a write that failed.
 const WRITE_RETRY: Duration = Duration::from_secs(5);
 
-/// Settings of exports.
+/// ExportSettings of exports.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ExportSettings {
     /// How long a deleted inventory waits for a sink that cannot be cleaned up.
     pub cleanup_patience: Duration,
 }
 
-impl Default for Settings {
+impl Default for ExportSettings {
     fn default() -> Self {
         Self {
             cleanup_patience: Duration::from_mins(10),
@@ -85,7 +85,7 @@ struct Running {
     task: JoinHandle<()>,
     uid: String,
     /// The status that was written last, and the version of the object it was based on.
-    written: Option<(Option<String>, Status)>,
+    written: Option<(Option<String>, InventoryStatus)>,
     written_at: Option<Instant>,
     writing: bool,
     retry_at: Option<Instant>,
@@ -114,7 +114,7 @@ pub struct Inventories {
     sinks: Arc<SinkObjects>,
     store: Store,
     calls: Arc<Calls>,
-    settings: Settings,
+    settings: ExportSettings,
     running: BTreeMap<InventoryId, Running>,
     exports: Arc<Exports>,
     news: Arc<Notify>,
@@ -127,7 +127,7 @@ struct Written {
     id: InventoryId,
     base: Option<String>,
     /// The status, unless it was a finalizer.
-    status: Option<Status>,
+    status: Option<InventoryStatus>,
     result: Result<(), String>,
 }
 
@@ -140,11 +140,11 @@ impl Inventories {
         store: Store,
         calls: Arc<Calls>,
         exports: Arc<Exports>,
-        settings: Settings,
+        settings: ExportSettings,
     ) -> Self {
         Self {
             client,
-            configured: configuration.changed.ear(),
+            configured: configuration.changed.subscribe(),
             configuration,
             sinks,
             store,
@@ -502,7 +502,7 @@ impl Inventories {
             Some((base, status)) if *base == object.version() => status.clone(),
             _ => subject.status.clone(),
         };
-        let facts = Facts {
+        let facts = InventoryFacts {
             generation: subject.generation,
             cluster: subject.rollup.is_some(),
             plan,
@@ -642,7 +642,7 @@ impl Object {
         }
     }
 
-    async fn write_status(&self, client: &Client, status: &Status) -> kube::Result<()> {
+    async fn write_status(&self, client: &Client, status: &InventoryStatus) -> kube::Result<()> {
         match self {
             Object::Namespaced(inventory) => {
                 let status = KollectInventoryStatus::from(status.clone());

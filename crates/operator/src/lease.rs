@@ -19,11 +19,11 @@
 //! ```
 
 mod election;
+#[cfg(test)]
+mod election_tests;
 mod record;
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
-mod table;
+mod simulation_tests;
 mod timings;
 
 use std::{future::Future, time::Duration};

@@ -10,9 +10,8 @@
 //! [`controller`] is the loop; everything it decides with is pure and lives in `kollect-collect`
 //! ([`kollect_collect::plan`]) or here ([`target_status`]).
 
-pub mod asking;
-pub mod bell;
 pub mod configuration;
+pub mod connection_tests;
 pub mod controller;
 pub mod inventories;
 pub mod lease;
@@ -21,11 +20,13 @@ pub mod metrics;
 pub mod preview;
 pub mod probes;
 pub mod process;
+pub mod questions;
 pub mod secrets;
 pub mod sink_objects;
 pub mod sinks_behind;
 pub mod table;
 pub mod target_status;
 pub mod targets;
+pub mod wakeups;
 pub mod writer;
 pub mod writes;

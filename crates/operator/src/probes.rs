@@ -2,10 +2,9 @@
 //!
 //! A sink is probed when the operator starts, when its spec or one of its Secrets changes, when
 //! somebody asks for it, and now and then. A probe that fails is repeated, sooner at first.
-//! [`tests`] are probes that somebody asks for with an object of their own.
+//! [`crate::connection_tests`] are probes that somebody asks for with an object of their own.
 
 pub mod status;
-pub mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,7 +33,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::status::{Probed, Verdict};
+use self::status::{ProbeVerdict, Probed};
 use crate::{
     configuration::Configuration,
     sink_objects::{Access, SinkObject, SinkObjects},
@@ -117,7 +116,7 @@ struct Known {
     uid: String,
     /// What the last probe was about: the generation and the version of spec and Secrets.
     probed: Option<(Option<i64>, u128)>,
-    verdict: Option<Verdict>,
+    verdict: Option<ProbeVerdict>,
     under_way: bool,
     failures: u32,
     next: Instant,
@@ -160,7 +159,7 @@ impl Probes {
     ) -> Self {
         Self {
             client,
-            configured: configuration.changed.ear(),
+            configured: configuration.changed.subscribe(),
             configuration,
             sinks,
             prober,
@@ -223,7 +222,7 @@ impl Probes {
             match self.sinks.access(sink) {
                 Access::Reading => return None,
                 Access::Failed(error) => {
-                    known.verdict = Some(Verdict::NoCredentials(error.message().to_owned()));
+                    known.verdict = Some(ProbeVerdict::NoCredentials(error.message().to_owned()));
                     known.probed = None;
                 }
                 Access::Ready(source) => {
@@ -270,7 +269,7 @@ impl Probes {
         );
         let asked_once = is_asked_for(sink)
             && !effective::connection_test(sink.spec.common())
-            && matches!(known.verdict, Some(Verdict::Reached(_)));
+            && matches!(known.verdict, Some(ProbeVerdict::Reached(_)));
         if (after == before && !asked_once) || known.writing {
             return None;
         }
@@ -316,8 +315,8 @@ impl Probes {
                 };
                 known.next = Instant::now() + wait;
                 known.verdict = Some(match result {
-                    Ok(text) => Verdict::Reached(text),
-                    Err(error) => Verdict::Failed(error.message().to_owned()),
+                    Ok(text) => ProbeVerdict::Reached(text),
+                    Err(error) => ProbeVerdict::Failed(error.message().to_owned()),
                 });
             }
             Ended::Write {

@@ -15,24 +15,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     configuration::Configuration,
+    connection_tests::ConnectionTests,
     controller::{self, Controller},
     inventories::{self, Inventories},
     lease::Leadership,
     metrics::Observed,
-    probes::{Prober, Probes, tests::ConnectionTests},
+    probes::{Prober, Probes},
     secrets::Secrets,
     sink_objects::SinkObjects,
 };
 
 /// Settings of the operator.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct OperatorSettings {
     /// Collection.
-    pub collection: controller::Settings,
+    pub collection: controller::CollectionSettings,
     /// What is valid and reachable.
     pub rules: rules::Settings,
     /// Exports.
-    pub inventories: inventories::Settings,
+    pub inventories: inventories::ExportSettings,
     /// How long one delivery may take.
     pub export_deadline: Duration,
     /// How many deliveries there may be at a time.
@@ -41,12 +42,12 @@ pub struct Settings {
     pub work_dir: PathBuf,
 }
 
-impl Default for Settings {
+impl Default for OperatorSettings {
     fn default() -> Self {
         Self {
-            collection: controller::Settings::default(),
+            collection: controller::CollectionSettings::default(),
             rules: rules::Settings::default(),
-            inventories: inventories::Settings::default(),
+            inventories: inventories::ExportSettings::default(),
             export_deadline: Duration::from_mins(2),
             parallel_exports: 16,
             work_dir: git::default_root(|name| std::env::var_os(name)),
@@ -58,7 +59,7 @@ impl Default for Settings {
 pub struct Operator {
     leadership: watch::Receiver<Leadership>,
     client: Client,
-    settings: Settings,
+    settings: OperatorSettings,
     controller: Controller,
     sinks: Arc<SinkObjects>,
     calls: Arc<Calls>,
@@ -68,7 +69,7 @@ impl Operator {
     /// Begins to watch the configuration. Writes while this replica leads.
     pub fn new(
         client: &Client,
-        settings: Settings,
+        settings: OperatorSettings,
         leadership: watch::Receiver<Leadership>,
         stop: &CancellationToken,
     ) -> Self {
@@ -149,7 +150,7 @@ struct Work {
     store: Store,
     calls: Arc<Calls>,
     observed: Arc<Observed>,
-    settings: inventories::Settings,
+    settings: inventories::ExportSettings,
 }
 
 impl Work {

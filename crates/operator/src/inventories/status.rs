@@ -32,7 +32,7 @@ const MANY_ROWS: usize = 1_800;
 
 /// What the statuses of both kinds have in common, and what a rollup adds.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Status {
+pub struct InventoryStatus {
     /// The conditions.
     pub conditions: Vec<Condition>,
     /// The generation that this is about.
@@ -51,22 +51,22 @@ pub struct Status {
     pub namespace_shards: Vec<NamespaceShard>,
 }
 
-impl From<&KollectInventoryStatus> for Status {
+impl From<&KollectInventoryStatus> for InventoryStatus {
     fn from(status: &KollectInventoryStatus) -> Self {
-        Status {
+        InventoryStatus {
             conditions: status.conditions.clone(),
             observed_generation: status.observed_generation,
             item_count: status.item_count,
             last_export_time: status.last_export_time.clone(),
             sink_exports: status.sink_exports.clone(),
-            ..Status::default()
+            ..InventoryStatus::default()
         }
     }
 }
 
-impl From<&KollectClusterInventoryStatus> for Status {
+impl From<&KollectClusterInventoryStatus> for InventoryStatus {
     fn from(status: &KollectClusterInventoryStatus) -> Self {
-        Status {
+        InventoryStatus {
             conditions: status.conditions.clone(),
             observed_generation: status.observed_generation,
             item_count: status.item_count,
@@ -79,8 +79,8 @@ impl From<&KollectClusterInventoryStatus> for Status {
     }
 }
 
-impl From<Status> for KollectInventoryStatus {
-    fn from(status: Status) -> Self {
+impl From<InventoryStatus> for KollectInventoryStatus {
+    fn from(status: InventoryStatus) -> Self {
         KollectInventoryStatus {
             conditions: status.conditions,
             observed_generation: status.observed_generation,
@@ -91,8 +91,8 @@ impl From<Status> for KollectInventoryStatus {
     }
 }
 
-impl From<Status> for KollectClusterInventoryStatus {
-    fn from(status: Status) -> Self {
+impl From<InventoryStatus> for KollectClusterInventoryStatus {
+    fn from(status: InventoryStatus) -> Self {
         KollectClusterInventoryStatus {
             conditions: status.conditions,
             observed_generation: status.observed_generation,
@@ -108,7 +108,7 @@ impl From<Status> for KollectClusterInventoryStatus {
 
 /// What is known of an inventory at one moment.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'f> {
+pub struct InventoryFacts<'f> {
     /// `metadata.generation`.
     pub generation: i64,
     /// Whether it is a cluster inventory.
@@ -136,7 +136,11 @@ enum Standing {
 }
 
 /// The status that says so.
-pub fn status(previous: &Status, facts: &Facts<'_>, now: &Time) -> Status {
+pub fn status(
+    previous: &InventoryStatus,
+    facts: &InventoryFacts<'_>,
+    now: &Time,
+) -> InventoryStatus {
     let mut next = previous.clone();
     if facts.plan.undecided {
         return next;
@@ -161,7 +165,7 @@ pub fn status(previous: &Status, facts: &Facts<'_>, now: &Time) -> Status {
 }
 
 /// Numbers.
-fn rows(next: &mut Status, facts: &Facts<'_>) {
+fn rows(next: &mut InventoryStatus, facts: &InventoryFacts<'_>) {
     if facts.cluster {
         next.target_count = count(facts.plan.targets.len());
     }
@@ -227,9 +231,9 @@ fn standing(lane: &LaneReport, findings: &[Finding]) -> Standing {
 /// The entries of the sinks. They keep their history: what was delivered last stays there while
 /// the sink is debounced, held or failing.
 fn exports(
-    next: &mut Status,
-    previous: &Status,
-    facts: &Facts<'_>,
+    next: &mut InventoryStatus,
+    previous: &InventoryStatus,
+    facts: &InventoryFacts<'_>,
     standings: &[(&LaneReport, Standing)],
     now: &Time,
 ) {
@@ -283,7 +287,7 @@ fn entry(
     known: Option<&SinkExportStatus>,
     lane: &LaneReport,
     standing: &Standing,
-    facts: &Facts<'_>,
+    facts: &InventoryFacts<'_>,
     now: &Time,
 ) -> SinkExportStatus {
     let mut entry = known.cloned().unwrap_or_default();
@@ -345,8 +349,8 @@ fn whole_seconds(at: Timestamp) -> Timestamp {
 /// The conditions of the whole.
 fn judge(
     write: &mut Write<'_>,
-    previous: &Status,
-    facts: &Facts<'_>,
+    previous: &InventoryStatus,
+    facts: &InventoryFacts<'_>,
     standings: &[(&LaneReport, Standing)],
 ) {
     use ConditionStatus::{False, True};
@@ -507,7 +511,7 @@ fn waiting(targets: &[kollect_collect::plan::TargetKey]) -> String {
 }
 
 /// Tells that documents get large. Nothing is refused because of it.
-fn warn(write: &mut Write<'_>, facts: &Facts<'_>) {
+fn warn(write: &mut Write<'_>, facts: &InventoryFacts<'_>) {
     let Some(survey) = &facts.report.survey else {
         return;
     };
@@ -561,8 +565,8 @@ impl Write<'_> {
 
 /// The conditions that say something new. That an inventory comes to rest is none.
 pub fn transitions<'s>(
-    before: &'s Status,
-    after: &'s Status,
+    before: &'s InventoryStatus,
+    after: &'s InventoryStatus,
 ) -> impl Iterator<Item = &'s Condition> {
     condition::transitions(&before.conditions, &after.conditions)
         .filter(|condition| condition.reason != Reason::UpToDate.as_str())

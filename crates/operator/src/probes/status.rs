@@ -11,7 +11,7 @@ use crate::preview;
 
 /// What a probe said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeVerdict {
     /// The backend can be used.
     Reached(String),
     /// It cannot.
@@ -28,7 +28,7 @@ pub enum Probed<'p> {
     /// The first probe is under way.
     NotYet,
     /// This.
-    Known(&'p Verdict),
+    Known(&'p ProbeVerdict),
 }
 
 /// The status that says so.
@@ -57,7 +57,7 @@ pub fn status(
                 condition::remove(conditions, type_);
             }
         }
-        Probed::Known(Verdict::Reached(text)) => {
+        Probed::Known(ProbeVerdict::Reached(text)) => {
             condition::remove(conditions, Degraded);
             let insecure = spec.common().tls.as_ref();
             if insecure.is_some_and(|tls| tls.insecure_skip_verify) {
@@ -80,12 +80,12 @@ pub fn status(
                 text,
             );
         }
-        Probed::Known(Verdict::Failed(text)) => {
+        Probed::Known(ProbeVerdict::Failed(text)) => {
             let reason = Reason::ConnectionTestFailed;
             set(conditions, ConnectionVerified, False, reason, text);
             set(conditions, Degraded, True, reason, text);
         }
-        Probed::Known(Verdict::NoCredentials(text)) => {
+        Probed::Known(ProbeVerdict::NoCredentials(text)) => {
             let reason = Reason::SecretResolveFailed;
             set(conditions, ConnectionVerified, False, reason, text);
             set(conditions, Degraded, True, reason, text);

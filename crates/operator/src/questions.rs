@@ -24,7 +24,7 @@ pub enum Answered {
 }
 
 /// Asks, at most once at a time for each question.
-pub struct Asking {
+pub struct Questions {
     discovery: Arc<Discovery>,
     reviewer: Arc<Reviewer>,
     kinds: BTreeSet<(String, String, String)>,
@@ -32,7 +32,7 @@ pub struct Asking {
     sender: mpsc::UnboundedSender<Answered>,
 }
 
-impl Asking {
+impl Questions {
     /// Asks through these two; answers arrive at the receiver. The channel holds at most one entry
     /// per question under way.
     pub fn new(
@@ -40,14 +40,14 @@ impl Asking {
         reviewer: Arc<Reviewer>,
     ) -> (Self, mpsc::UnboundedReceiver<Answered>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let asking = Self {
+        let questions = Self {
             discovery,
             reviewer,
             kinds: BTreeSet::new(),
             reviews: BTreeSet::new(),
             sender,
         };
-        (asking, receiver)
+        (questions, receiver)
     }
 
     /// Asks discovery about a kind.

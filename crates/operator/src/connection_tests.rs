@@ -25,9 +25,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::Prober;
 use crate::{
     configuration::Configuration,
+    probes::Prober,
     sink_objects::{Access, Lookup, SinkObject, SinkObjects},
     writer,
 };
@@ -114,7 +114,7 @@ impl ConnectionTests {
     ) -> Self {
         Self {
             client,
-            configured: configuration.changed.ear(),
+            configured: configuration.changed.subscribe(),
             configuration,
             sinks,
             prober,
