@@ -191,7 +191,7 @@ impl Configuration {
     }
 
     /// Whether enough is known to plan: every kind has been listed once. Namespaces and CRDs may
-    /// be out of reach for good.
+    /// be out of reach permanently.
     pub fn is_listed(&self) -> bool {
         let denied = |trouble: Option<(InterruptionClass, String)>| {
             trouble.is_some_and(|(class, _)| class == InterruptionClass::Forbidden)

@@ -1,6 +1,11 @@
 //! KollectConnectionTest: one probe, asked for with an object, that goes when it has been read.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
@@ -9,34 +14,34 @@ use k8s_openapi::{
 use kollect_api::SinkKey;
 use kollect_api::{
     KollectConnectionTest,
-    condition::{self, Condition, ConditionStatus, ConditionType, Reason},
+    condition::{
+        ConditionStatus::{False, True},
+        ConditionType::{ConnectionVerified, Ready},
+        Reason,
+    },
     connection_test::KollectConnectionTestStatus,
     meta,
 };
-use kube::{
-    Api, Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
-};
-use serde_json::json;
+use kube::Client;
 use tokio::{
-    sync::Notify,
     task::JoinSet,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep},
 };
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     configuration::Configuration,
+    control_loop::{ControlLoop, PassCause, earliest},
     probes::Prober,
     sink_objects::{Access, Lookup, SinkObject, SinkObjects},
-    writer,
+    statements::{self, Statement},
+    write_queue::{EndedWrite, WriteQueue, WriteSlots},
+    writer::{self, WriteError},
 };
 
-/// What becomes of a finished test after this long, unless its spec says otherwise.
+/// How many seconds a finished test stays, unless its spec says otherwise.
 const TTL: i32 = 300;
 /// How long to wait for credentials to be read.
 const READING: Duration = Duration::from_secs(10);
-const GATHER: Duration = Duration::from_millis(20);
 
 /// How a test ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,28 +53,20 @@ struct Outcome {
 
 /// The status that says so.
 fn status(generation: Option<i64>, outcome: &Outcome, now: &Time) -> KollectConnectionTestStatus {
-    use ConditionType::{ConnectionVerified, Ready};
-
-    let mut conditions = Vec::new();
-    let mut set = |type_, status, reason, message: &str| {
-        let condition = Condition::new(type_, status, reason, message, generation, now.clone());
-        condition::set(&mut conditions, condition);
+    let verdicts = match &outcome.result {
+        Ok(text) => [
+            (ConnectionVerified, True, Reason::ConnectionOK, text),
+            (Ready, True, Reason::ProbeSucceeded, text),
+        ],
+        Err((reason, text)) => [
+            (ConnectionVerified, False, *reason, text),
+            (Ready, False, *reason, text),
+        ],
     };
-    match &outcome.result {
-        Ok(text) => {
-            set(
-                ConnectionVerified,
-                ConditionStatus::True,
-                Reason::ConnectionOK,
-                text,
-            );
-            set(Ready, ConditionStatus::True, Reason::ProbeSucceeded, text);
-        }
-        Err((reason, text)) => {
-            set(ConnectionVerified, ConditionStatus::False, *reason, text);
-            set(Ready, ConditionStatus::False, *reason, text);
-        }
-    }
+    let said =
+        verdicts.map(|(type_, status, reason, text)| Statement::says(type_, status, reason, text));
+    let mut conditions = Vec::new();
+    statements::apply(&mut conditions, said, generation, now);
     KollectConnectionTestStatus {
         conditions,
         observed_generation: generation,
@@ -92,16 +89,80 @@ fn expires(test: &KollectConnectionTest) -> Option<Timestamp> {
     Some(finished + Duration::from_secs(u64::from(ttl.unsigned_abs())))
 }
 
+/// Which test, for people and for us.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TestKey {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl TestKey {
+    fn of(test: &KollectConnectionTest) -> Self {
+        let meta = &test.metadata;
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for TestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection test {}/{}", self.namespace, self.name)
+    }
+}
+
+/// How far a test is.
+#[derive(Debug, Clone)]
+enum Progress {
+    Probing,
+    /// The outcome is to be written down.
+    Probed(Finished),
+    /// It is written down.
+    Recorded,
+}
+
+/// A probe that has ended.
+#[derive(Debug, Clone)]
+struct Finished {
+    outcome: Outcome,
+    at: Time,
+    /// The sink that is to own the test.
+    owner: Option<Box<SinkObject>>,
+}
+
+/// What ended beside the loop.
+pub struct Ended(EndedKind);
+
+enum EndedKind {
+    /// The probe of this generation of a test; nothing is known of one that panicked.
+    Probe(Option<(TestKey, Option<i64>, Finished)>),
+    Write(EndedWrite<TestKey, Written>),
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy)]
+enum Written {
+    /// The outcome of this generation.
+    Outcome(Option<i64>),
+    /// The test is deleted.
+    Deletion,
+}
+
 /// Runs the tests that are asked for.
 pub struct ConnectionTests {
     client: Client,
     configuration: Arc<Configuration>,
     sinks: Arc<SinkObjects>,
     prober: Arc<Prober>,
-    configured: Arc<Notify>,
-    /// By uid: the generation that is under way or done.
-    begun: BTreeMap<String, Option<i64>>,
-    under_way: JoinSet<(String, bool)>,
+    /// The generation that was begun last, and how far it is.
+    begun: BTreeMap<TestKey, (Option<i64>, Progress)>,
+    /// Tests that are deleted and that the watch still shows.
+    deleted: BTreeSet<TestKey>,
+    probing: JoinSet<(TestKey, Option<i64>, Finished)>,
+    writes: WriteQueue<TestKey, Written>,
 }
 
 impl ConnectionTests {
@@ -111,129 +172,159 @@ impl ConnectionTests {
         configuration: Arc<Configuration>,
         sinks: Arc<SinkObjects>,
         prober: Arc<Prober>,
+        slots: WriteSlots,
     ) -> Self {
         Self {
             client,
-            configured: configuration.changed.subscribe(),
             configuration,
             sinks,
             prober,
             begun: BTreeMap::new(),
-            under_way: JoinSet::new(),
+            deleted: BTreeSet::new(),
+            probing: JoinSet::new(),
+            writes: WriteQueue::new(slots),
         }
     }
+}
 
-    /// Runs until `stop`.
-    pub async fn run(mut self, stop: &CancellationToken) {
-        while !stop.is_cancelled() {
-            let wake = if self.configuration.is_listed() {
-                self.pass()
-            } else {
-                None
-            };
-            let far = || Instant::now() + Duration::from_hours(1);
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = self.configured.notified() => sleep(GATHER).await,
-                Some(ended) = self.under_way.join_next() => {
-                    // What could not be written is begun again with the next look.
-                    if let Ok((uid, false)) = ended { self.begun.remove(&uid); }
-                }
-                () = sleep_until(wake.unwrap_or_else(far)) => {}
-            }
-        }
-        self.under_way.shutdown().await;
-    }
+impl ControlLoop for ConnectionTests {
+    type Ended = Ended;
 
-    fn pass(&mut self) -> Option<Instant> {
+    fn pass(&mut self, _: PassCause) -> Option<Instant> {
         let all = self.configuration.connection_tests.all();
-        let uid = |test: &KollectConnectionTest| test.metadata.uid.clone().unwrap_or_default();
-        self.begun
-            .retain(|known, _| all.iter().any(|test| uid(test) == *known));
+        let known: BTreeSet<TestKey> = all.iter().map(|test| TestKey::of(test)).collect();
+        self.begun.retain(|key, _| known.contains(key));
+        self.deleted.retain(|key| known.contains(key));
+        self.writes.retain(|key| known.contains(key));
         let mut wake = None;
-        for test in all {
-            if test.metadata.deletion_timestamp.is_some() {
-                continue;
+        for test in &all {
+            if test.metadata.deletion_timestamp.is_none() {
+                wake = earliest(wake, self.sync(test));
             }
-            if let Some(at) = expires(&test) {
-                let rest = Duration::try_from(at.duration_since(Timestamp::now()));
-                match rest {
-                    Ok(rest) if !rest.is_zero() => {
-                        let at = Instant::now() + rest;
-                        wake = Some(wake.map_or(at, |known: Instant| known.min(at)));
-                    }
-                    _ => self.delete(&test),
-                }
-                continue;
-            }
-            let generation = test.metadata.generation;
-            let id = uid(&test);
-            if self.begun.get(&id) == Some(&generation) {
-                continue;
-            }
-            self.begun.insert(id.clone(), generation);
-            let (client, sinks, prober) = (
-                self.client.clone(),
-                Arc::clone(&self.sinks),
-                Arc::clone(&self.prober),
-            );
-            self.under_way.spawn(async move {
-                let result = run(&client, &sinks, &prober, &test).await;
-                if let Err(error) = &result {
-                    tracing::warn!(test = test.metadata.name, %error, "cannot record a connection test");
-                    sleep(Duration::from_secs(1)).await;
-                }
-                (id, result.is_ok())
-            });
         }
         wake
     }
 
-    fn delete(&mut self, test: &KollectConnectionTest) {
-        let (client, meta) = (self.client.clone(), test.metadata.clone());
-        self.under_way.spawn(async move {
-            let namespace = meta.namespace.unwrap_or_default();
-            let name = meta.name.unwrap_or_default();
-            let api: Api<KollectConnectionTest> = Api::namespaced(client, &namespace);
-            // Only this object, not one that somebody created under its name meanwhile.
-            let preconditions = Preconditions {
-                uid: meta.uid.clone(),
-                resource_version: None,
-            };
-            let parameters = DeleteParams::default().preconditions(preconditions);
-            if let Err(error) = api.delete(&name, &parameters).await
-                && !writer::is_outdated(&error)
-            {
-                tracing::warn!(test = name, %error, "cannot delete a finished connection test");
-                sleep(Duration::from_secs(5)).await;
+    async fn next(&mut self) -> Ended {
+        let ended = tokio::select! {
+            Some(probe) = self.probing.join_next() => EndedKind::Probe(probe.ok()),
+            write = self.writes.next() => EndedKind::Write(write),
+        };
+        Ended(ended)
+    }
+
+    fn ended(&mut self, Ended(ended): Ended) {
+        match ended {
+            EndedKind::Probe(None) => {}
+            EndedKind::Probe(Some((key, generation, finished))) => {
+                self.advance(&key, generation, Progress::Probed(finished));
             }
-            (meta.uid.unwrap_or_default(), true)
-        });
+            EndedKind::Write(write) => match write.result {
+                Ok(Written::Outcome(generation)) => {
+                    self.advance(&write.key, generation, Progress::Recorded);
+                }
+                Ok(Written::Deletion) => {
+                    self.deleted.insert(write.key);
+                }
+                // What is still to be written is asked for again by the next pass.
+                Err(_) => {}
+            },
+        }
+    }
+
+    async fn finish(mut self) {
+        self.probing.shutdown().await;
     }
 }
 
-async fn run(
-    client: &Client,
-    sinks: &SinkObjects,
-    prober: &Prober,
-    test: &KollectConnectionTest,
-) -> kube::Result<()> {
-    let outcome = match find(sinks, test) {
-        Err(trouble) => Outcome {
-            result: Err(trouble),
-            latency: None,
-        },
-        Ok(sink) => {
-            if test.spec.owner_sink.unwrap_or(true) {
-                adopt(client, test, &sink).await?;
+impl ConnectionTests {
+    /// Takes one test a step further. Returns when it expires, if that is all that is left.
+    fn sync(&mut self, test: &Arc<KollectConnectionTest>) -> Option<Instant> {
+        let key = TestKey::of(test);
+        if let Some(at) = expires(test) {
+            let rest = Duration::try_from(at.duration_since(Timestamp::now()));
+            if let Ok(rest) = rest
+                && !rest.is_zero()
+            {
+                self.writes.withdraw(&key);
+                return Some(Instant::now() + rest);
             }
-            probe(sinks, prober, &sink).await
+            if !self.deleted.contains(&key) {
+                self.delete(key, test);
+            }
+            return None;
         }
-    };
-    let now = Time(Timestamp::now());
-    let status = status(test.metadata.generation, &outcome, &now);
-    let written = writer::write_status(client, test, &status).await;
-    written.map(drop)
+        let generation = test.metadata.generation;
+        match self.begun.get(&key) {
+            Some((known, Progress::Probing | Progress::Recorded)) if *known == generation => {}
+            Some((known, Progress::Probed(finished))) if *known == generation => {
+                let finished = finished.clone();
+                self.record(key, test, finished);
+            }
+            _ => self.begin(key, test),
+        }
+        None
+    }
+
+    fn advance(&mut self, key: &TestKey, generation: Option<i64>, progress: Progress) {
+        // An older generation is of no interest any more.
+        if let Some(begun) = self.begun.get_mut(key)
+            && begun.0 == generation
+        {
+            begun.1 = progress;
+        }
+    }
+
+    fn begin(&mut self, key: TestKey, test: &Arc<KollectConnectionTest>) {
+        let generation = test.metadata.generation;
+        self.begun
+            .insert(key.clone(), (generation, Progress::Probing));
+        self.writes.withdraw(&key);
+        let (sinks, prober) = (Arc::clone(&self.sinks), Arc::clone(&self.prober));
+        let test = Arc::clone(test);
+        self.probing.spawn(async move {
+            let (outcome, sink) = match find(&sinks, &test) {
+                Ok(sink) => (probe(&sinks, &prober, &sink).await, Some(sink)),
+                Err(trouble) => {
+                    let outcome = Outcome {
+                        result: Err(trouble),
+                        latency: None,
+                    };
+                    (outcome, None)
+                }
+            };
+            let finished = Finished {
+                outcome,
+                at: Time(Timestamp::now()),
+                owner: sink.filter(|_| test.spec.owner_sink.unwrap_or(true)),
+            };
+            (key, generation, finished)
+        });
+    }
+
+    /// Writes down how a test ended, and whose it is.
+    fn record(&mut self, key: TestKey, test: &Arc<KollectConnectionTest>, finished: Finished) {
+        let (client, test) = (self.client.clone(), Arc::clone(test));
+        let version = test.metadata.resource_version.clone();
+        self.writes.submit(key, version, async move {
+            if let Some(sink) = &finished.owner {
+                adopt(&client, &test, sink).await?;
+            }
+            let generation = test.metadata.generation;
+            let status = status(generation, &finished.outcome, &finished.at);
+            writer::write_status(&client, &*test, &status).await?;
+            Ok(Written::Outcome(generation))
+        });
+    }
+
+    fn delete(&mut self, key: TestKey, test: &Arc<KollectConnectionTest>) {
+        let (client, test) = (self.client.clone(), Arc::clone(test));
+        let version = test.metadata.resource_version.clone();
+        self.writes.submit(key, version, async move {
+            writer::delete::<KollectConnectionTest>(&client, &test.metadata).await?;
+            Ok(Written::Deletion)
+        });
+    }
 }
 
 fn find(
@@ -299,7 +390,7 @@ async fn adopt(
     client: &Client,
     test: &KollectConnectionTest,
     sink: &SinkObject,
-) -> kube::Result<()> {
+) -> Result<(), WriteError> {
     let uid = sink.meta.uid.clone().unwrap_or_default();
     let mut owners = test.metadata.owner_references.clone().unwrap_or_default();
     if owners.iter().any(|owner| owner.uid == uid) {
@@ -313,11 +404,7 @@ async fn adopt(
         controller: Some(true),
         block_owner_deletion: Some(true),
     });
-    let patch = json!({"metadata": {"ownerReferences": owners}});
-    let namespace = test.metadata.namespace.clone().unwrap_or_default();
-    let api: Api<KollectConnectionTest> = Api::namespaced(client.clone(), &namespace);
-    let name = test.metadata.name.as_deref().unwrap_or_default();
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+    writer::write_owners::<KollectConnectionTest>(client, &test.metadata, &owners)
         .await
-        .map(|_| ())
+        .map(drop)
 }

@@ -30,6 +30,7 @@ use crate::{
     metrics::Observed,
     questions::{Answered, Questions},
     targets::Targets,
+    write_queue::WriteSlots,
 };
 
 /// How long to gather changes before a pass. A burst of changes is one pass, and steady change
@@ -77,6 +78,7 @@ pub struct Controller {
     reviewer: Arc<Reviewer>,
     questions: Questions,
     answers: mpsc::UnboundedReceiver<Answered>,
+    write_slots: WriteSlots,
     targets: Targets,
     leadership: watch::Receiver<Leadership>,
     world: World,
@@ -108,6 +110,7 @@ impl Controller {
             Arc::clone(&reviewer),
         ));
         let (questions, answers) = Questions::new(Arc::clone(&discovery), Arc::clone(&reviewer));
+        let write_slots = WriteSlots::default();
         let now = Instant::now();
         Self {
             configured: configuration.changed.subscribe(),
@@ -117,7 +120,8 @@ impl Controller {
             reviewer,
             questions,
             answers,
-            targets: Targets::new(client.clone(), settings.count_resync),
+            targets: Targets::new(client.clone(), write_slots.clone(), settings.count_resync),
+            write_slots,
             // Without rivals, until somebody says otherwise.
             leadership: watch::channel(Leadership::sole()).1,
             world: World {
@@ -157,6 +161,11 @@ impl Controller {
         self.engine.server()
     }
 
+    /// The slots that all writes of this process share.
+    pub fn write_slots(&self) -> &WriteSlots {
+        &self.write_slots
+    }
+
     /// What probes and metrics look at.
     pub fn observed(&self) -> &Arc<Observed> {
         &self.observed
@@ -175,7 +184,7 @@ impl Controller {
 
     /// Waits until the configuration is known. A plan made before would take what is not listed
     /// yet for deleted.
-    async fn listed(&self, stop: &CancellationToken) -> bool {
+    async fn listed(&mut self, stop: &CancellationToken) -> bool {
         let mut report = Instant::now() + REPORT;
         while !self.configuration.is_listed() {
             if let Some(what) = self.configuration.waiting_for() {
@@ -205,12 +214,13 @@ impl Controller {
         self.ask(&plan);
         // A replica that does not lead collects and keeps quiet.
         let leads = self.leadership.borrow_and_update().leads();
-        let targets = leads
-            .then(|| {
-                self.targets
-                    .update(&self.configuration, &self.engine, &plan)
-            })
-            .flatten();
+        let targets = if leads {
+            self.targets
+                .update(&self.configuration, &self.engine, &plan)
+        } else {
+            self.targets.stand_down();
+            None
+        };
         self.observed.passes.end(begun, &plan);
         self.passed_at = Instant::now();
         let timers = self.review_at.min(self.rediscover_at);
@@ -296,7 +306,7 @@ impl Controller {
     fn ask(&mut self, plan: &Plan) {
         for gvk in &plan.unknown_kinds {
             if self.world.kinds.get(gvk).is_none() {
-                self.questions.kind(gvk);
+                self.questions.ask_kind(gvk);
             }
         }
         let now = Instant::now();
@@ -316,12 +326,12 @@ impl Controller {
                 .iter()
                 .filter(|r| forbidden.contains(&r.resource))
             {
-                self.questions.review(review);
+                self.questions.ask_access(review);
             }
         }
         for review in &plan.reviews {
             if all || self.world.access.get(review).is_none() {
-                self.questions.review(review);
+                self.questions.ask_access(review);
             }
         }
         if let Some(missing) = refused.get(&InterruptionClass::NotInstalled) {
@@ -334,7 +344,7 @@ impl Controller {
         if now >= self.rediscover_at {
             self.rediscover_at = now + REDISCOVER;
             for gvk in &plan.unknown_kinds {
-                self.questions.kind(gvk);
+                self.questions.ask_kind(gvk);
             }
         }
     }
@@ -344,7 +354,7 @@ impl Controller {
         for profile in self.configuration.profiles.all() {
             let gvk = &profile.spec.target_gvk;
             if holds(gvk) && self.world.kinds.get(gvk).is_some() {
-                self.questions.kind(gvk);
+                self.questions.ask_kind(gvk);
             }
         }
     }

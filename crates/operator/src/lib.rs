@@ -12,6 +12,7 @@
 
 pub mod configuration;
 pub mod connection_tests;
+pub mod control_loop;
 pub mod controller;
 pub mod inventories;
 pub mod lease;
@@ -24,9 +25,10 @@ pub mod questions;
 pub mod secrets;
 pub mod sink_objects;
 pub mod sinks_behind;
+pub mod statements;
 pub mod table;
 pub mod target_status;
 pub mod targets;
 pub mod wakeups;
+pub mod write_queue;
 pub mod writer;
-pub mod writes;

@@ -10,19 +10,25 @@ use kollect_collect::store::Store;
 use kollect_export::{Calls, Pool};
 use kollect_sinks::{build::Environment, dial::Dialer, git};
 use kube::Client;
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     configuration::Configuration,
     connection_tests::ConnectionTests,
+    control_loop,
     controller::{self, Controller},
     inventories::{self, Inventories},
     lease::Leadership,
+    listeners::{ListenerError, ListenerSettings},
     metrics::Observed,
     probes::{Prober, Probes},
     secrets::Secrets,
     sink_objects::SinkObjects,
+    write_queue::WriteSlots,
 };
 
 /// Settings of the operator.
@@ -40,6 +46,8 @@ pub struct OperatorSettings {
     pub parallel_exports: usize,
     /// Where sinks may keep files between deliveries.
     pub work_dir: PathBuf,
+    /// Probes and metrics.
+    pub listeners: ListenerSettings,
 }
 
 impl Default for OperatorSettings {
@@ -51,6 +59,7 @@ impl Default for OperatorSettings {
             export_deadline: Duration::from_mins(2),
             parallel_exports: 16,
             work_dir: git::default_root(|name| std::env::var_os(name)),
+            listeners: ListenerSettings::default(),
         }
     }
 }
@@ -121,6 +130,12 @@ impl Operator {
         self.controller.store()
     }
 
+    /// Answers probes and serves metrics until `stop`.
+    pub async fn listen(&self, stop: &CancellationToken) -> Result<JoinSet<()>, ListenerError> {
+        let listeners = &self.settings.listeners;
+        listeners.open(&self.client, self.observed(), stop).await
+    }
+
     /// Runs until `stop`. When it returns, nothing is under way.
     pub async fn run(self, stop: &CancellationToken) {
         let work = Work {
@@ -130,6 +145,7 @@ impl Operator {
             store: self.controller.store().clone(),
             calls: self.calls,
             observed: Arc::clone(self.controller.observed()),
+            write_slots: self.controller.write_slots().clone(),
             settings: self.settings.inventories,
         };
         // Rows must stay readable until the last delivery has ended.
@@ -150,6 +166,7 @@ struct Work {
     store: Store,
     calls: Arc<Calls>,
     observed: Arc<Observed>,
+    write_slots: WriteSlots,
     settings: inventories::ExportSettings,
 }
 
@@ -187,6 +204,7 @@ impl Work {
             self.store.clone(),
             Arc::clone(&self.calls),
             Arc::clone(&self.observed.exports),
+            self.write_slots.clone(),
             self.settings.clone(),
         );
         let prober = Arc::new(Prober::new(
@@ -195,16 +213,22 @@ impl Work {
         ));
         let probes = Probes::new(
             self.client.clone(),
-            Arc::clone(&self.configuration),
             Arc::clone(&self.sinks),
             Arc::clone(&prober),
+            self.write_slots.clone(),
         );
         let tests = ConnectionTests::new(
             self.client.clone(),
             Arc::clone(&self.configuration),
             Arc::clone(&self.sinks),
             prober,
+            self.write_slots.clone(),
         );
-        tokio::join!(inventories.run(term), probes.run(term), tests.run(term));
+        let configuration = &self.configuration;
+        tokio::join!(
+            control_loop::run(inventories, configuration, term),
+            control_loop::run(probes, configuration, term),
+            control_loop::run(tests, configuration, term),
+        );
     }
 }

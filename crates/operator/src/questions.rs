@@ -51,7 +51,7 @@ impl Questions {
     }
 
     /// Asks discovery about a kind.
-    pub fn kind(&mut self, gvk: &GroupVersionKind) {
+    pub fn ask_kind(&mut self, gvk: &GroupVersionKind) {
         if !self.kinds.insert(key(gvk)) {
             return;
         }
@@ -69,7 +69,7 @@ impl Questions {
     }
 
     /// Asks whether a resource may be listed and watched.
-    pub fn review(&mut self, review: &Review) {
+    pub fn ask_access(&mut self, review: &Review) {
         if !self.reviews.insert(review.clone()) {
             return;
         }

@@ -2,16 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use kollect_api::InventoryId;
-use kollect_api::inventory::Dedupe;
-use kollect_api::reference::SinkFamily;
+use k8s_openapi::jiff::Timestamp;
+use kollect_api::{InventoryId, SinkKey, inventory::Dedupe, reference::SinkFamily};
 use kollect_collect::{
     plan::TargetKey,
     store::{Limits, RowSelection, Store},
 };
-use kollect_export::{Order, report::Export, survey::Survey};
+use kollect_export::{
+    Order,
+    report::{Export, LaneState},
+    survey::Survey,
+};
+use kollect_sinks::SinkError;
 
-use super::*;
+use super::{super::plan::Finding, *};
+use crate::target_status::Trouble;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
