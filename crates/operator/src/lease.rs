@@ -343,7 +343,7 @@ impl Lease {
         match within(Instant::now() + RELEASE_LIMIT, release).await {
             Ok(()) => info!(lease = name, "the lease has been released"),
             Err(problem) => {
-                warn!(lease = name, %problem, "cannot release the lease; it will expire")
+                warn!(lease = name, %problem, "cannot release the lease; it will expire");
             }
         }
     }

@@ -123,7 +123,7 @@ pub struct Written {
     /// The version of the object that it was based on. While the watch shows that version, what
     /// was written is better known than what is shown.
     base: Option<String>,
-    status: SinkStatus,
+    status: Box<SinkStatus>,
     /// The annotation that asked for a probe was taken off.
     answered: bool,
 }
@@ -280,7 +280,7 @@ impl Probes {
             .as_ref()
             .filter(|written| written.base == *version);
         let before = match written {
-            Some(written) => written.status.clone(),
+            Some(written) => (*written.status).clone(),
             None => sink.status.clone().unwrap_or_default(),
         };
         let probed = match (&known.verdict, wanted) {
@@ -309,7 +309,7 @@ impl Probes {
             write(&client, &object, &before, &after, answered).await?;
             Ok(Written {
                 base: object.meta.resource_version,
-                status: after,
+                status: Box::new(after),
                 answered,
             })
         };

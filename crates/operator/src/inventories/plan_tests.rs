@@ -384,7 +384,7 @@ fn what_the_status_remembers_and_the_spec_does_not_is_cleaned_up() {
         .map(|s| s.key.within_inventory())
         .collect();
     assert_eq!(retired, ["database/old"]);
-    let orphans: Vec<_> = plan.orphans.iter().map(ToString::to_string).collect();
+    let orphans: Vec<_> = plan.orphans.iter().map(SinkKey::within_inventory).collect();
     assert_eq!(orphans, ["database/gone"]);
 
     subject.deleted_at = Some("2026-01-15T12:00:00Z".parse().expect("a time"));

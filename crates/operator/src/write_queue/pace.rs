@@ -24,14 +24,14 @@ pub enum WriteFailure {
 pub struct WritePace {
     failures: u32,
     not_before: Option<Instant>,
-    /// The version that the last write was based on, if it failed because of it.
-    outdated: Option<Option<String>>,
+    /// How the last write failed.
+    last: Option<WriteFailure>,
 }
 
 impl WritePace {
     /// From when on a write may begin that is based on this version of the object.
     pub fn begins_at(&self, version: Option<&str>, now: Instant) -> Instant {
-        if let Some(outdated) = &self.outdated
+        if let Some(WriteFailure::Outdated(outdated)) = &self.last
             && outdated.as_deref() != version
         {
             return now;
@@ -48,7 +48,8 @@ impl WritePace {
     /// together are not tried together. Returns how long the next one waits.
     pub fn failed(&mut self, failure: WriteFailure, spread: u16, now: Instant) -> Duration {
         // Progress of the object is progress: only failures on the same version add up.
-        if let (Some(before), WriteFailure::Outdated(version)) = (&self.outdated, &failure)
+        if let (Some(WriteFailure::Outdated(before)), WriteFailure::Outdated(version)) =
+            (&self.last, &failure)
             && before != version
         {
             self.failures = 0;
@@ -56,10 +57,7 @@ impl WritePace {
         self.failures = self.failures.saturating_add(1);
         let wait = wait(self.failures, spread);
         self.not_before = Some(now + wait);
-        self.outdated = match failure {
-            WriteFailure::Outdated(version) => Some(version),
-            WriteFailure::Other => None,
-        };
+        self.last = Some(failure);
         wait
     }
 }
@@ -78,8 +76,8 @@ mod tests {
 
     const MIDDLE: u16 = 500;
 
-    fn version(text: &str) -> Option<String> {
-        Some(text.to_owned())
+    fn outdated_at(version: &str) -> WriteFailure {
+        WriteFailure::Outdated(Some(version.to_owned()))
     }
 
     #[tokio::test(start_paused = true)]
@@ -117,14 +115,14 @@ mod tests {
         let now = Instant::now();
         let second = now + Duration::from_secs(1);
         let mut outdated = WritePace::default();
-        outdated.failed(WriteFailure::Outdated(version("7")), MIDDLE, now);
+        outdated.failed(outdated_at("7"), MIDDLE, now);
         assert_eq!(outdated.begins_at(Some("7"), now), second);
         assert_eq!(outdated.begins_at(Some("8"), now), now);
         assert_eq!(outdated.begins_at(None, now), now);
         // A race that is lost again and again on ever new versions stays one failure.
-        let wait = outdated.failed(WriteFailure::Outdated(version("8")), MIDDLE, now);
+        let wait = outdated.failed(outdated_at("8"), MIDDLE, now);
         assert_eq!(wait, Duration::from_secs(1));
-        let wait = outdated.failed(WriteFailure::Outdated(version("8")), MIDDLE, now);
+        let wait = outdated.failed(outdated_at("8"), MIDDLE, now);
         assert_eq!(wait, Duration::from_secs(2));
 
         let mut refused = WritePace::default();
