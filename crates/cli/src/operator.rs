@@ -4,7 +4,6 @@ mod election;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
@@ -16,14 +15,13 @@ use kollect_api::{
 };
 use kollect_collect::{extract, plan};
 use kollect_operator::{
-    controller::Settings,
+    controller::CollectionSettings,
     inventories,
-    listeners::{self, Certificate, CertificateFiles, Guard, Health, Scrape},
-    metrics::{Metrics, Observed, SAMPLE_INTERVAL},
+    listeners::{CertificateFiles, ListenerSettings},
+    metrics::SAMPLE_INTERVAL,
     process::{self, Operator},
 };
 use kube::{Client, Config, config::KubeConfigOptions, config::Kubeconfig};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -137,62 +135,22 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// Opens the listeners and serves until `stop`.
-    async fn serve(
-        &self,
-        client: &Client,
-        observed: &Arc<Observed>,
-        stop: &CancellationToken,
-    ) -> Result<JoinSet<()>> {
-        let mut tasks = JoinSet::new();
-        let address = &self.health_probe_bind_address;
-        if let Some(bound) = listeners::bind("health-probe-bind-address", address).await? {
-            tracing::info!(address = %bound.address, "answering probes");
-            let health = Health {
-                observed: Arc::clone(observed),
-            };
-            tasks.spawn(listeners::serve(
-                bound,
-                None,
-                Arc::new(health),
-                stop.clone(),
-            ));
-        }
-        let address = &self.metrics_bind_address;
-        if let Some(bound) = listeners::bind("metrics-bind-address", address).await? {
-            let secure = self.metrics_secure;
-            tracing::info!(address = %bound.address, secure, "serving metrics");
-            let certificate = secure.then(|| self.certificate()).transpose()?;
-            let scrape = Scrape {
-                metrics: Arc::new(Metrics::new(Arc::clone(observed), self.sample_interval())),
-                guard: secure.then(|| Guard::new(client.clone())),
-            };
-            let scrape = Arc::new(scrape);
-            tasks.spawn(listeners::serve(bound, certificate, scrape, stop.clone()));
-        }
-        Ok(tasks)
-    }
-
-    fn certificate(&self) -> Result<Arc<Certificate>> {
+    fn settings(&self) -> ListenerSettings {
         let directory = Path::new(&self.metrics_cert_path);
-        let certificate = if self.metrics_cert_path.is_empty() {
-            Certificate::self_signed()
-        } else {
-            Certificate::from_files(CertificateFiles {
-                certificate: directory.join(&self.metrics_cert_name),
-                key: directory.join(&self.metrics_cert_key),
-            })
+        let files = || CertificateFiles {
+            certificate: directory.join(&self.metrics_cert_name),
+            key: directory.join(&self.metrics_cert_key),
         };
-        let certificate = certificate
-            .context("no certificate for metrics; check --metrics-cert-path, -name and -key")?;
-        Ok(Arc::new(certificate))
-    }
-
-    /// Zero is no choice.
-    fn sample_interval(&self) -> Duration {
-        match self.collect_metrics_sample_interval {
-            Duration::ZERO => SAMPLE_INTERVAL,
-            chosen => chosen,
+        ListenerSettings {
+            health_address: self.health_probe_bind_address.clone(),
+            metrics_address: self.metrics_bind_address.clone(),
+            secure_metrics: self.metrics_secure,
+            certificate: (!self.metrics_cert_path.is_empty()).then(files),
+            sample_interval: match self.collect_metrics_sample_interval {
+                // Zero is no choice.
+                Duration::ZERO => SAMPLE_INTERVAL,
+                chosen => chosen,
+            },
         }
     }
 }
@@ -221,8 +179,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let stop = CancellationToken::new();
         let election = options.election.begin(&client)?;
         let operator = Operator::new(&client, settings(options)?, election.leadership(), &stop);
-        let listeners = &options.listeners;
-        let listeners = listeners.serve(&client, operator.observed(), &stop).await?;
+        let listeners = operator.listen(&stop).await?;
         let signals = tokio::spawn(stop_on_signal(stop.clone()));
         operator.run(&stop).await;
         election.end().await;
@@ -233,7 +190,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })
 }
 
-fn settings(options: &Options) -> Result<process::Settings> {
+fn settings(options: &Options) -> Result<process::OperatorSettings> {
     let sinks = &options.delivering;
     let networks = plan::comma_list(&sinks.allow_sink_networks);
     let networks: Result<Vec<Network>, _> = networks.iter().map(|text| text.parse()).collect();
@@ -250,12 +207,12 @@ fn settings(options: &Options) -> Result<process::Settings> {
         secret_namespaces: plan::comma_list(&sinks.secret_namespaces),
         local_repositories: sinks.allow_local_repositories,
     };
-    let default = process::Settings::default();
+    let default = process::OperatorSettings::default();
     let work_dir = &sinks.work_dir;
-    Ok(process::Settings {
+    Ok(process::OperatorSettings {
         collection: collection(options),
         rules,
-        inventories: inventories::Settings {
+        inventories: inventories::ExportSettings {
             cleanup_patience: sinks.cleanup_timeout,
             max_export_bytes,
         },
@@ -266,11 +223,12 @@ fn settings(options: &Options) -> Result<process::Settings> {
         } else {
             PathBuf::from(work_dir)
         },
+        listeners: options.listeners.settings(),
     })
 }
 
-fn collection(options: &Options) -> Settings {
-    Settings {
+fn collection(options: &Options) -> CollectionSettings {
+    CollectionSettings {
         plan: plan::Settings {
             default_included_namespaces: plan::comma_list(&options.default_included_namespaces),
             default_excluded_namespaces: plan::comma_list(&options.default_excluded_namespaces),
@@ -283,7 +241,7 @@ fn collection(options: &Options) -> Settings {
             ..extract::Settings::default()
         },
         count_resync: options.target_count_resync,
-        ..Settings::default()
+        ..CollectionSettings::default()
     }
 }
 
@@ -313,7 +271,7 @@ async fn stop_on_signal(stop: CancellationToken) {
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
     ) else {
-        tracing::warn!("signals cannot be watched; only a kill ends this process");
+        tracing::warn!("signals cannot be handled; only a kill will end this process");
         return;
     };
     let mut next = async || {

@@ -21,8 +21,8 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    bell::Bell,
-    table::{Key, Shared, Table, TypedDecoder},
+    table::{NamespacedName, Shared, Table, TypedDecoder},
+    wakeups::Wakeups,
 };
 
 /// One kind, from one watch or from one watch per namespace.
@@ -84,7 +84,7 @@ where
     }
 
     /// The objects that cannot be read, and why.
-    pub fn unreadable(&self) -> Vec<(Key, String)> {
+    pub fn unreadable(&self) -> Vec<(NamespacedName, String)> {
         let mut all = Vec::new();
         for part in &self.parts {
             part.read(|table| {
@@ -114,13 +114,13 @@ where
 struct Context<'c> {
     server: &'c Arc<ApiServer>,
     stop: &'c CancellationToken,
-    changed: Arc<Bell>,
+    changed: Arc<Wakeups>,
 }
 
 /// Everything users configured.
 pub struct Configuration {
-    /// Rung at every change.
-    pub changed: Arc<Bell>,
+    /// Notified of every change.
+    pub changed: Arc<Wakeups>,
     /// Profiles.
     pub profiles: Kind<KollectProfile>,
     /// Targets of teams.
@@ -156,7 +156,7 @@ impl Configuration {
         tenant_mode: bool,
         stop: &CancellationToken,
     ) -> Self {
-        let changed = Arc::new(Bell::default());
+        let changed = Arc::new(Wakeups::default());
         let context = Context {
             server,
             stop,
@@ -190,7 +190,7 @@ impl Configuration {
     }
 
     /// Whether enough is known to plan: every kind has been listed once. Namespaces and CRDs may
-    /// be out of reach for good.
+    /// be out of reach permanently.
     pub fn is_listed(&self) -> bool {
         let denied = |trouble: Option<(InterruptionClass, String)>| {
             trouble.is_some_and(|(class, _)| class == InterruptionClass::Forbidden)
@@ -254,8 +254,8 @@ impl Configuration {
         named.collect()
     }
 
-    fn profile_facts(&self) -> BTreeMap<Key, ProfileFact> {
-        let mut facts: BTreeMap<Key, ProfileFact> = BTreeMap::new();
+    fn profile_facts(&self) -> BTreeMap<NamespacedName, ProfileFact> {
+        let mut facts: BTreeMap<NamespacedName, ProfileFact> = BTreeMap::new();
         for profile in self.profiles.all() {
             let namespace = profile.metadata.namespace.clone().unwrap_or_default();
             let name = profile.metadata.name.clone().unwrap_or_default();

@@ -25,11 +25,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    asking::{Answered, Asking},
     configuration::Configuration,
     lease::Leadership,
     metrics::Observed,
+    questions::{Answered, Questions},
     targets::Targets,
+    write_queue::WriteSlots,
 };
 
 /// How long to gather changes before a pass. A burst of changes is one pass, and steady change
@@ -42,9 +43,9 @@ const REDISCOVER: Duration = Duration::from_mins(1);
 /// How often people who wait are told what for.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// Settings of the operator that concern collection.
+/// CollectionSettings of the operator that concern collection.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct CollectionSettings {
     /// What steers the plan.
     pub plan: plan::Settings,
     /// What steers extraction.
@@ -56,7 +57,7 @@ pub struct Settings {
     pub review_interval: Duration,
 }
 
-impl Default for Settings {
+impl Default for CollectionSettings {
     fn default() -> Self {
         Self {
             plan: plan::Settings::default(),
@@ -75,8 +76,9 @@ pub struct Controller {
     engine: Engine,
     discovery: Arc<Discovery>,
     reviewer: Arc<Reviewer>,
-    asking: Asking,
+    questions: Questions,
     answers: mpsc::UnboundedReceiver<Answered>,
+    write_slots: WriteSlots,
     targets: Targets,
     leadership: watch::Receiver<Leadership>,
     world: World,
@@ -91,7 +93,7 @@ pub struct Controller {
 
 impl Controller {
     /// Begins to watch the configuration.
-    pub fn new(client: &Client, settings: Settings, stop: &CancellationToken) -> Self {
+    pub fn new(client: &Client, settings: CollectionSettings, stop: &CancellationToken) -> Self {
         let news = Arc::new(Notify::new());
         let engine = Engine::new(client.clone(), Arc::clone(&news), stop);
         let configuration = Arc::new(Configuration::watch(
@@ -107,17 +109,19 @@ impl Controller {
             Arc::clone(engine.tally()),
             Arc::clone(&reviewer),
         ));
-        let (asking, answers) = Asking::new(Arc::clone(&discovery), Arc::clone(&reviewer));
+        let (questions, answers) = Questions::new(Arc::clone(&discovery), Arc::clone(&reviewer));
+        let write_slots = WriteSlots::default();
         let now = Instant::now();
         Self {
-            configured: configuration.changed.ear(),
+            configured: configuration.changed.subscribe(),
             configuration,
             engine,
             discovery,
             reviewer,
-            asking,
+            questions,
             answers,
-            targets: Targets::new(client.clone(), settings.count_resync),
+            targets: Targets::new(client.clone(), write_slots.clone(), settings.count_resync),
+            write_slots,
             // Without rivals, until somebody says otherwise.
             leadership: watch::channel(Leadership::sole()).1,
             world: World {
@@ -157,6 +161,11 @@ impl Controller {
         self.engine.server()
     }
 
+    /// The slots that all writes of this process share.
+    pub fn write_slots(&self) -> &WriteSlots {
+        &self.write_slots
+    }
+
     /// What probes and metrics look at.
     pub fn observed(&self) -> &Arc<Observed> {
         &self.observed
@@ -175,7 +184,7 @@ impl Controller {
 
     /// Waits until the configuration is known. A plan made before would take what is not listed
     /// yet for deleted.
-    async fn listed(&self, stop: &CancellationToken) -> bool {
+    async fn listed(&mut self, stop: &CancellationToken) -> bool {
         let mut report = Instant::now() + REPORT;
         while !self.configuration.is_listed() {
             if let Some(what) = self.configuration.waiting_for() {
@@ -205,12 +214,13 @@ impl Controller {
         self.ask(&plan);
         // A replica that does not lead collects and keeps quiet.
         let leads = self.leadership.borrow_and_update().leads();
-        let targets = leads
-            .then(|| {
-                self.targets
-                    .update(&self.configuration, &self.engine, &plan)
-            })
-            .flatten();
+        let targets = if leads {
+            self.targets
+                .update(&self.configuration, &self.engine, &plan)
+        } else {
+            self.targets.stand_down();
+            None
+        };
         self.observed.passes.end(begun, &plan);
         self.passed_at = Instant::now();
         let timers = self.review_at.min(self.rediscover_at);
@@ -246,7 +256,7 @@ impl Controller {
 
     /// Takes an answer. Returns until when others may be waited for.
     fn learn(&mut self, answer: Answered) -> Instant {
-        self.asking.answered(&answer);
+        self.questions.answered(&answer);
         match answer {
             Answered::Kind(gvk, fact) => {
                 // An answer that could not be had does not make a known kind unknown.
@@ -263,7 +273,7 @@ impl Controller {
             }
         }
         let now = Instant::now();
-        if self.asking.is_idle() {
+        if self.questions.is_idle() {
             now
         } else {
             now + GATHER
@@ -296,7 +306,7 @@ impl Controller {
     fn ask(&mut self, plan: &Plan) {
         for gvk in &plan.unknown_kinds {
             if self.world.kinds.get(gvk).is_none() {
-                self.asking.kind(gvk);
+                self.questions.ask_kind(gvk);
             }
         }
         let now = Instant::now();
@@ -316,12 +326,12 @@ impl Controller {
                 .iter()
                 .filter(|r| forbidden.contains(&r.resource))
             {
-                self.asking.review(review);
+                self.questions.ask_access(review);
             }
         }
         for review in &plan.reviews {
             if all || self.world.access.get(review).is_none() {
-                self.asking.review(review);
+                self.questions.ask_access(review);
             }
         }
         if let Some(missing) = refused.get(&InterruptionClass::NotInstalled) {
@@ -334,7 +344,7 @@ impl Controller {
         if now >= self.rediscover_at {
             self.rediscover_at = now + REDISCOVER;
             for gvk in &plan.unknown_kinds {
-                self.asking.kind(gvk);
+                self.questions.ask_kind(gvk);
             }
         }
     }
@@ -344,7 +354,7 @@ impl Controller {
         for profile in self.configuration.profiles.all() {
             let gvk = &profile.spec.target_gvk;
             if holds(gvk) && self.world.kinds.get(gvk).is_some() {
-                self.asking.kind(gvk);
+                self.questions.ask_kind(gvk);
             }
         }
     }

@@ -19,11 +19,11 @@
 //! ```
 
 mod election;
+#[cfg(test)]
+mod election_tests;
 mod record;
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
-mod table;
+mod simulation_tests;
 mod timings;
 
 use std::{future::Future, time::Duration};
@@ -76,7 +76,7 @@ pub fn identity(pod: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
     /// Something has no name.
-    #[error("leader election needs a {0}; set it, or switch leader election off")]
+    #[error("leader election has no {0}; set it, or switch leader election off")]
     Missing(&'static str),
     /// Attempts would follow each other without a pause.
     #[error("--leader-elect-retry-period must be longer than zero")]
@@ -254,7 +254,10 @@ impl Lease {
             match (renewed, &next) {
                 (true, _) => {}
                 (false, Leadership::Candidate) => {
-                    warn!(lease, "no longer the leader; trying to become it again");
+                    warn!(
+                        lease,
+                        "no longer the leader; trying to become the leader again"
+                    );
                 }
                 (false, Leadership::Leader { .. }) => info!(lease, "this replica leads"),
             }
@@ -338,8 +341,10 @@ impl Lease {
             Ok(())
         };
         match within(Instant::now() + RELEASE_LIMIT, release).await {
-            Ok(()) => info!(lease = name, "the lease is free"),
-            Err(problem) => warn!(lease = name, %problem, "cannot free the lease; it runs out"),
+            Ok(()) => info!(lease = name, "the lease has been released"),
+            Err(problem) => {
+                warn!(lease = name, %problem, "cannot release the lease; it will expire");
+            }
         }
     }
 }

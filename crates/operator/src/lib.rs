@@ -10,9 +10,9 @@
 //! [`controller`] is the loop; everything it decides with is pure and lives in `kollect-collect`
 //! ([`kollect_collect::plan`]) or here ([`target_status`]).
 
-pub mod asking;
-pub mod bell;
 pub mod configuration;
+pub mod connection_tests;
+pub mod control_loop;
 pub mod controller;
 pub mod inventories;
 pub mod lease;
@@ -21,11 +21,14 @@ pub mod metrics;
 pub mod preview;
 pub mod probes;
 pub mod process;
+pub mod questions;
 pub mod secrets;
 pub mod sink_objects;
 pub mod sink_usability;
+pub mod statements;
 pub mod table;
 pub mod target_status;
 pub mod targets;
+pub mod wakeups;
+pub mod write_queue;
 pub mod writer;
-pub mod writes;

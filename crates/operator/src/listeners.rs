@@ -14,6 +14,7 @@
 //! | [`guard`] | whether the caller may read a path, by asking the API server |
 //! | [`health`] | answers to probes |
 //! | [`scrape`] | answers to scrapers |
+//! | [`settings`] | which of them there are |
 
 pub mod address;
 pub mod certificate;
@@ -21,6 +22,7 @@ pub mod guard;
 pub mod health;
 pub mod scrape;
 pub mod server;
+pub mod settings;
 
 pub use self::{
     address::{BindError, Bound, bind},
@@ -29,4 +31,5 @@ pub use self::{
     health::Health,
     scrape::Scrape,
     server::{Answer, Response, serve},
+    settings::{ListenerError, ListenerSettings},
 };

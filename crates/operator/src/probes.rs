@@ -2,10 +2,9 @@
 //!
 //! A sink is probed when the operator starts, when its spec or one of its Secrets changes, when
 //! somebody asks for it, and now and then. A probe that fails is repeated, sooner at first.
-//! [`tests`] are probes that somebody asks for with an object of their own.
+//! [`crate::connection_tests`] are probes that somebody asks for with an object of their own.
 
 pub mod status;
-pub mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,23 +21,19 @@ use kollect_export::{
     retry::{self, FailureClass},
 };
 use kollect_sinks::SinkError;
-use kube::{
-    Client,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use kube::Client;
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::Semaphore,
     task::JoinSet,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, timeout},
 };
-use tokio_util::sync::CancellationToken;
 
-use self::status::{Probed, Verdict};
+use self::status::{ProbeVerdict, Probed};
 use crate::{
-    configuration::Configuration,
+    control_loop::{ControlLoop, PassCause, earliest},
     sink_objects::{Access, SinkObject, SinkObjects},
-    writer::{self, ApiOf},
+    write_queue::{EndedWrite, WriteQueue, WriteSlots},
+    writer::{self, ApiOf, WriteError},
 };
 
 /// A probe that takes longer has failed.
@@ -47,8 +42,6 @@ pub const DEADLINE: Duration = Duration::from_secs(15);
 const AGAIN: Duration = Duration::from_mins(15);
 /// How many probes run at a time.
 const PARALLEL: usize = 4;
-const GATHER: Duration = Duration::from_millis(20);
-const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Is told of every probe.
 pub trait ProbeObserver: Send + Sync {
@@ -88,7 +81,7 @@ impl Prober {
             drop(abort);
             result.unwrap_or_else(|_| {
                 Err(SinkError::transient(
-                    "the probe failed in an unexpected way; the log has it",
+                    "the probe failed unexpectedly; see the log of the operator",
                 ))
             })
         };
@@ -113,117 +106,141 @@ impl Drop for AbortOnDrop {
 
 /// What is known of one sink.
 #[derive(Debug)]
-struct Known {
+struct KnownSink {
     uid: String,
     /// What the last probe was about: the generation and the version of spec and Secrets.
     probed: Option<(Option<i64>, u128)>,
-    verdict: Option<Verdict>,
+    verdict: Option<ProbeVerdict>,
     under_way: bool,
     failures: u32,
     next: Instant,
-    written: Option<(Option<String>, SinkStatus)>,
-    writing: bool,
+    written: Option<Written>,
+}
+
+/// What was written last.
+#[derive(Debug)]
+pub struct Written {
+    /// The version of the object that it was based on. While the watch shows that version, what
+    /// was written is better known than what is shown.
+    base: Option<String>,
+    status: Box<SinkStatus>,
+    /// The annotation that asked for a probe was taken off.
+    answered: bool,
 }
 
 /// Keeps the conditions of sinks true.
 pub struct Probes {
     client: Client,
-    configuration: Arc<Configuration>,
     sinks: Arc<SinkObjects>,
     prober: Arc<Prober>,
-    known: BTreeMap<SinkKey, Known>,
-    under_way: JoinSet<Ended>,
-    configured: Arc<Notify>,
+    known: BTreeMap<SinkKey, KnownSink>,
+    probing: JoinSet<EndedProbe>,
+    writes: WriteQueue<SinkKey, Written>,
 }
 
-enum Ended {
-    Probe {
-        key: SinkKey,
-        about: (Option<i64>, u128),
-        result: Result<String, SinkError>,
-    },
-    Write {
-        key: SinkKey,
-        base: Option<String>,
-        status: Box<SinkStatus>,
-        result: Result<(), String>,
-    },
+/// How a probe ended.
+pub struct EndedProbe {
+    key: SinkKey,
+    about: (Option<i64>, u128),
+    result: Result<String, SinkError>,
+}
+
+/// What ended beside the loop.
+pub enum Ended {
+    /// A probe; nothing is known of one that panicked.
+    Probe(Option<EndedProbe>),
+    /// A write.
+    Write(EndedWrite<SinkKey, Written>),
 }
 
 impl Probes {
     /// Probes the sinks of the configuration.
     pub fn new(
         client: Client,
-        configuration: Arc<Configuration>,
         sinks: Arc<SinkObjects>,
         prober: Arc<Prober>,
+        slots: WriteSlots,
     ) -> Self {
         Self {
             client,
-            configured: configuration.changed.ear(),
-            configuration,
             sinks,
             prober,
             known: BTreeMap::new(),
-            under_way: JoinSet::new(),
+            probing: JoinSet::new(),
+            writes: WriteQueue::new(slots),
         }
     }
+}
 
-    /// Runs until `stop`.
-    pub async fn run(mut self, stop: &CancellationToken) {
-        while !stop.is_cancelled() {
-            let wake = if self.configuration.is_listed() {
-                self.pass()
-            } else {
-                None
-            };
-            let far = || Instant::now() + Duration::from_hours(1);
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = self.configured.notified() => sleep(GATHER).await,
-                Some(ended) = self.under_way.join_next() => {
-                    if let Ok(ended) = ended { self.ended(ended); }
-                }
-                () = sleep_until(wake.unwrap_or_else(far)) => {}
-            }
-        }
-        self.under_way.shutdown().await;
-    }
+impl ControlLoop for Probes {
+    type Ended = Ended;
 
-    fn pass(&mut self) -> Option<Instant> {
+    fn pass(&mut self, _: PassCause) -> Option<Instant> {
         let all = self.sinks.all();
         self.known.retain(|key, known| {
             all.iter()
                 .any(|sink| sink.key == *key && uid(sink) == known.uid)
         });
+        self.writes.retain(|key| self.known.contains_key(key));
         let mut wake = None;
         for sink in &all {
             if sink.meta.deletion_timestamp.is_none() {
-                wake = earliest(wake, self.mind(sink));
+                wake = earliest(wake, self.sync(sink));
+            } else {
+                self.writes.withdraw(&sink.key);
             }
         }
         wake
     }
 
-    fn mind(&mut self, sink: &SinkObject) -> Option<Instant> {
+    async fn next(&mut self) -> Ended {
+        tokio::select! {
+            Some(probe) = self.probing.join_next() => Ended::Probe(probe.ok()),
+            write = self.writes.next() => Ended::Write(write),
+        }
+    }
+
+    fn ended(&mut self, ended: Ended) {
+        match ended {
+            Ended::Probe(Some(probe)) => self.probed(probe),
+            Ended::Probe(None) => {}
+            Ended::Write(write) => {
+                let known = self.known.get_mut(&write.key);
+                if let (Some(known), Ok(written)) = (known, write.result) {
+                    known.written = Some(written);
+                }
+            }
+        }
+    }
+
+    async fn finish(mut self) {
+        self.probing.shutdown().await;
+    }
+}
+
+impl Probes {
+    /// Probes a sink if it is due, and writes down what is known of it.
+    fn sync(&mut self, sink: &SinkObject) -> Option<Instant> {
         let now = Instant::now();
-        let known = self.known.entry(sink.key.clone()).or_insert_with(|| Known {
-            uid: uid(sink),
-            probed: None,
-            verdict: None,
-            under_way: false,
-            failures: 0,
-            next: now,
-            written: None,
-            writing: false,
-        });
+        let known = self
+            .known
+            .entry(sink.key.clone())
+            .or_insert_with(|| KnownSink {
+                uid: uid(sink),
+                probed: None,
+                verdict: None,
+                under_way: false,
+                failures: 0,
+                next: now,
+                written: None,
+            });
         let wanted = effective::connection_test(sink.spec.common()) || is_asked_for(sink);
         let mut wake = None;
         if wanted {
             match self.sinks.access(sink) {
                 Access::Reading => return None,
                 Access::Failed(error) => {
-                    known.verdict = Some(Verdict::NoCredentials(error.message().to_owned()));
+                    known.verdict = Some(ProbeVerdict::NoCredentials(error.message().to_owned()));
                     known.probed = None;
                 }
                 Access::Ready(source) => {
@@ -232,9 +249,9 @@ impl Probes {
                     if due && !known.under_way {
                         known.under_way = true;
                         let (prober, key) = (Arc::clone(&self.prober), sink.key.clone());
-                        self.under_way.spawn(async move {
+                        self.probing.spawn(async move {
                             let result = prober.probe(&source).await;
-                            Ended::Probe { key, about, result }
+                            EndedProbe { key, about, result }
                         });
                     } else if !due {
                         wake = Some(known.next);
@@ -245,16 +262,26 @@ impl Probes {
             known.verdict = None;
             known.probed = None;
         }
-        earliest(wake, self.write(sink, wanted))
+        self.write(sink, wanted);
+        wake
     }
 
-    fn write(&mut self, sink: &SinkObject, wanted: bool) -> Option<Instant> {
-        let known = self.known.get_mut(&sink.key)?;
-        let shown = sink.status.clone().unwrap_or_default();
-        let version = sink.meta.resource_version.clone();
-        let before = match &known.written {
-            Some((base, status)) if *base == version => status.clone(),
-            _ => shown,
+    /// Writes the status of a sink, if it says something new.
+    fn write(&mut self, sink: &SinkObject, wanted: bool) {
+        if self.writes.defer(&sink.key) {
+            return;
+        }
+        let Some(known) = self.known.get(&sink.key) else {
+            return;
+        };
+        let version = &sink.meta.resource_version;
+        let written = known
+            .written
+            .as_ref()
+            .filter(|written| written.base == *version);
+        let before = match written {
+            Some(written) => (*written.status).clone(),
+            None => sink.status.clone().unwrap_or_default(),
         };
         let probed = match (&known.verdict, wanted) {
             (_, false) => Probed::Off,
@@ -268,74 +295,51 @@ impl Probes {
             probed,
             &Time(Timestamp::now()),
         );
-        let asked_once = is_asked_for(sink)
+        // The annotation was the only reason to probe: it has had its answer.
+        let answered = is_asked_for(sink)
             && !effective::connection_test(sink.spec.common())
-            && matches!(known.verdict, Some(Verdict::Reached(_)));
-        if (after == before && !asked_once) || known.writing {
-            return None;
+            && matches!(known.verdict, Some(ProbeVerdict::Reached(_)))
+            && !written.is_some_and(|written| written.answered);
+        if after == before && !answered {
+            self.writes.withdraw(&sink.key);
+            return;
         }
-        known.writing = true;
         let (client, object) = (self.client.clone(), sink.clone());
-        self.under_way.spawn(async move {
-            let write = write(&client, &object, &before, &after, asked_once);
-            let result = match timeout(WRITE_DEADLINE, write).await {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) if writer::is_outdated(&error) => Ok(()),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err(format!("no answer within {WRITE_DEADLINE:?}")),
-            };
-            Ended::Write {
-                key: object.key,
+        let write = async move {
+            write(&client, &object, &before, &after, answered).await?;
+            Ok(Written {
                 base: object.meta.resource_version,
                 status: Box::new(after),
-                result,
-            }
-        });
-        None
+                answered,
+            })
+        };
+        self.writes.submit(sink.key.clone(), version.clone(), write);
     }
 
-    fn ended(&mut self, ended: Ended) {
-        match ended {
-            Ended::Probe { key, about, result } => {
-                let Some(known) = self.known.get_mut(&key) else {
-                    return;
-                };
-                known.under_way = false;
-                known.probed = Some(about);
-                let wait = match &result {
-                    Ok(_) => {
-                        known.failures = 0;
-                        AGAIN + AGAIN * u32::from(fastrand::u8(..)) / 2_560
-                    }
-                    Err(_) => {
-                        known.failures = known.failures.saturating_add(1);
-                        // Whatever the class: the object may be right and the server wrong.
-                        let jitter = Jitter::new(fastrand::u64(..));
-                        retry::wait(FailureClass::Transient, known.failures, jitter)
-                    }
-                };
-                known.next = Instant::now() + wait;
-                known.verdict = Some(match result {
-                    Ok(text) => Verdict::Reached(text),
-                    Err(error) => Verdict::Failed(error.message().to_owned()),
-                });
+    fn probed(&mut self, probe: EndedProbe) {
+        let EndedProbe { key, about, result } = probe;
+        let Some(known) = self.known.get_mut(&key) else {
+            return;
+        };
+        known.under_way = false;
+        known.probed = Some(about);
+        let wait = match &result {
+            Ok(_) => {
+                known.failures = 0;
+                AGAIN + AGAIN * u32::from(fastrand::u8(..)) / 2_560
             }
-            Ended::Write {
-                key,
-                base,
-                status,
-                result,
-            } => {
-                let Some(known) = self.known.get_mut(&key) else {
-                    return;
-                };
-                known.writing = false;
-                match result {
-                    Ok(()) => known.written = Some((base, *status)),
-                    Err(error) => tracing::warn!(sink = %key, error, "cannot write the status"),
-                }
+            Err(_) => {
+                known.failures = known.failures.saturating_add(1);
+                // Whatever the class: the object may be right and the server wrong.
+                let jitter = Jitter::new(fastrand::u64(..));
+                retry::wait(FailureClass::Transient, known.failures, jitter)
             }
-        }
+        };
+        known.next = Instant::now() + wait;
+        known.verdict = Some(match result {
+            Ok(text) => ProbeVerdict::Reached(text),
+            Err(error) => ProbeVerdict::Failed(error.message().to_owned()),
+        });
     }
 }
 
@@ -351,55 +355,46 @@ fn uid(sink: &SinkObject) -> String {
     sink.meta.uid.clone().unwrap_or_default()
 }
 
-/// Writes the status; then, if the annotation was the only reason to probe, takes it off.
+/// Writes the status; then, if the annotation has had its answer, takes it off.
 async fn write(
     client: &Client,
     sink: &SinkObject,
     before: &SinkStatus,
     after: &SinkStatus,
-    asked_once: bool,
-) -> kube::Result<()> {
+    answered: bool,
+) -> Result<(), WriteError> {
     async fn of<K>(
         client: &Client,
         sink: &SinkObject,
         before: &SinkStatus,
         after: &SinkStatus,
-        asked_once: bool,
-    ) -> kube::Result<()>
+        answered: bool,
+    ) -> Result<(), WriteError>
     where
         K: ApiOf + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
-        let name = &sink.key.name;
-        let api = K::api(client, Some(&sink.key.namespace));
         if after != before {
             writer::write_status_of::<K, _>(client, &sink.meta, after).await?;
-            for condition in condition::transitions(&before.conditions, &after.conditions) {
-                let component = format!("{}-controller", K::kind(&()).to_lowercase());
-                let event =
-                    writer::event_of::<K>(&sink.meta, condition, &component, Timestamp::now());
-                writer::send(client, &event).await;
-            }
+            let component = format!("{}-controller", K::kind(&()).to_lowercase());
+            let now = Timestamp::now();
+            let events: Vec<_> = condition::transitions(&before.conditions, &after.conditions)
+                .map(|condition| writer::event_of::<K>(&sink.meta, condition, &component, now))
+                .collect();
+            writer::send_all(client, &events).await;
         }
-        if asked_once {
-            let patch = json!({
-                "metadata": {"annotations": {meta::TEST_CONNECTION_ANNOTATION: null}},
-            });
-            api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-                .await?;
+        if answered {
+            let annotation = meta::TEST_CONNECTION_ANNOTATION;
+            writer::remove_annotation::<K>(client, &sink.meta, annotation).await?;
         }
         Ok(())
     }
     match sink.key.family {
         SinkFamily::Snapshot => {
-            of::<KollectSnapshotSink>(client, sink, before, after, asked_once).await
+            of::<KollectSnapshotSink>(client, sink, before, after, answered).await
         }
         SinkFamily::Database => {
-            of::<KollectDatabaseSink>(client, sink, before, after, asked_once).await
+            of::<KollectDatabaseSink>(client, sink, before, after, answered).await
         }
-        SinkFamily::Event => of::<KollectEventSink>(client, sink, before, after, asked_once).await,
+        SinkFamily::Event => of::<KollectEventSink>(client, sink, before, after, answered).await,
     }
-}
-
-fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    [a, b].into_iter().flatten().min()
 }

@@ -10,46 +10,56 @@ use kollect_collect::store::Store;
 use kollect_export::{Calls, Pool};
 use kollect_sinks::{backend::Environment, dial::Dialer, git};
 use kube::Client;
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     configuration::Configuration,
+    connection_tests::ConnectionTests,
+    control_loop,
     controller::{self, Controller},
     inventories::{self, Inventories},
     lease::Leadership,
+    listeners::{ListenerError, ListenerSettings},
     metrics::Observed,
-    probes::{Prober, Probes, tests::ConnectionTests},
+    probes::{Prober, Probes},
     secrets::Secrets,
     sink_objects::SinkObjects,
+    write_queue::WriteSlots,
 };
 
 /// Settings of the operator.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct OperatorSettings {
     /// Collection.
-    pub collection: controller::Settings,
+    pub collection: controller::CollectionSettings,
     /// What is valid and reachable.
     pub rules: rules::Settings,
     /// Exports.
-    pub inventories: inventories::Settings,
+    pub inventories: inventories::ExportSettings,
     /// How long one delivery may take.
     pub export_deadline: Duration,
     /// How many deliveries there may be at a time.
     pub parallel_exports: usize,
     /// Where sinks may keep files between deliveries.
     pub work_dir: PathBuf,
+    /// Probes and metrics.
+    pub listeners: ListenerSettings,
 }
 
-impl Default for Settings {
+impl Default for OperatorSettings {
     fn default() -> Self {
         Self {
-            collection: controller::Settings::default(),
+            collection: controller::CollectionSettings::default(),
             rules: rules::Settings::default(),
-            inventories: inventories::Settings::default(),
+            inventories: inventories::ExportSettings::default(),
             export_deadline: Duration::from_mins(2),
             parallel_exports: 16,
             work_dir: git::default_root(|name| std::env::var_os(name)),
+            listeners: ListenerSettings::default(),
         }
     }
 }
@@ -58,7 +68,7 @@ impl Default for Settings {
 pub struct Operator {
     leadership: watch::Receiver<Leadership>,
     client: Client,
-    settings: Settings,
+    settings: OperatorSettings,
     controller: Controller,
     sinks: Arc<SinkObjects>,
     calls: Arc<Calls>,
@@ -68,7 +78,7 @@ impl Operator {
     /// Begins to watch the configuration. Writes while this replica leads.
     pub fn new(
         client: &Client,
-        settings: Settings,
+        settings: OperatorSettings,
         leadership: watch::Receiver<Leadership>,
         stop: &CancellationToken,
     ) -> Self {
@@ -120,6 +130,12 @@ impl Operator {
         self.controller.store()
     }
 
+    /// Answers probes and serves metrics until `stop`.
+    pub async fn listen(&self, stop: &CancellationToken) -> Result<JoinSet<()>, ListenerError> {
+        let listeners = &self.settings.listeners;
+        listeners.open(&self.client, self.observed(), stop).await
+    }
+
     /// Runs until `stop`. When it returns, nothing is under way.
     pub async fn run(self, stop: &CancellationToken) {
         let work = Work {
@@ -129,6 +145,7 @@ impl Operator {
             store: self.controller.store().clone(),
             calls: self.calls,
             observed: Arc::clone(self.controller.observed()),
+            write_slots: self.controller.write_slots().clone(),
             settings: self.settings.inventories,
         };
         // Rows must stay readable until the last delivery has ended.
@@ -149,7 +166,8 @@ struct Work {
     store: Store,
     calls: Arc<Calls>,
     observed: Arc<Observed>,
-    settings: inventories::Settings,
+    write_slots: WriteSlots,
+    settings: inventories::ExportSettings,
 }
 
 impl Work {
@@ -186,6 +204,7 @@ impl Work {
             self.store.clone(),
             Arc::clone(&self.calls),
             Arc::clone(&self.observed.exports),
+            self.write_slots.clone(),
             self.settings.clone(),
         );
         let prober = Arc::new(Prober::new(
@@ -194,16 +213,22 @@ impl Work {
         ));
         let probes = Probes::new(
             self.client.clone(),
-            Arc::clone(&self.configuration),
             Arc::clone(&self.sinks),
             Arc::clone(&prober),
+            self.write_slots.clone(),
         );
         let tests = ConnectionTests::new(
             self.client.clone(),
             Arc::clone(&self.configuration),
             Arc::clone(&self.sinks),
             prober,
+            self.write_slots.clone(),
         );
-        tokio::join!(inventories.run(term), probes.run(term), tests.run(term));
+        let configuration = &self.configuration;
+        tokio::join!(
+            control_loop::run(inventories, configuration, term),
+            control_loop::run(probes, configuration, term),
+            control_loop::run(tests, configuration, term),
+        );
     }
 }

@@ -17,13 +17,13 @@ use kollect_watch::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    bell::Bell,
-    table::{Key, Shared, TypedDecoder},
+    table::{NamespacedName, Shared, TypedDecoder},
+    wakeups::Wakeups,
 };
 
 /// What is known of one Secret.
 #[derive(Debug, Clone)]
-pub enum Known {
+pub enum SecretState {
     /// It is being read for the first time.
     Reading,
     /// Its content, and the version that changes with it.
@@ -54,14 +54,14 @@ struct Watched {
 pub struct Secrets {
     server: Arc<ApiServer>,
     resource: Arc<Resource>,
-    changed: Arc<Bell>,
+    changed: Arc<Wakeups>,
     stop: CancellationToken,
-    watched: Mutex<BTreeMap<Key, Watched>>,
+    watched: Mutex<BTreeMap<NamespacedName, Watched>>,
 }
 
 impl Secrets {
-    /// Rings `changed` when a watched Secret changes.
-    pub fn new(server: Arc<ApiServer>, changed: Arc<Bell>, stop: &CancellationToken) -> Self {
+    /// Notifies `changed` when a watched Secret changes.
+    pub fn new(server: Arc<ApiServer>, changed: Arc<Wakeups>, stop: &CancellationToken) -> Self {
         Self {
             server,
             resource: Arc::new(Resource {
@@ -77,7 +77,7 @@ impl Secrets {
     }
 
     /// Watches exactly these from now on.
-    pub fn follow(&self, wanted: &BTreeSet<Key>) {
+    pub fn follow(&self, wanted: &BTreeSet<NamespacedName>) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.retain(|key, _| wanted.contains(key));
         for key in wanted {
@@ -87,7 +87,7 @@ impl Secrets {
         }
     }
 
-    fn watch(&self, (namespace, name): &Key) -> Watched {
+    fn watch(&self, (namespace, name): &NamespacedName) -> Watched {
         let table = Shared::new(Arc::clone(&self.changed));
         let scope = WatchScope::Namespace(namespace.as_str().into());
         let subject = WatchSubject::new(Arc::clone(&self.resource), scope).named(name);
@@ -101,26 +101,26 @@ impl Secrets {
     }
 
     /// What is known of a Secret. One that nobody follows is being read for ever.
-    pub fn get(&self, namespace: &str, name: &str) -> Known {
+    pub fn get(&self, namespace: &str, name: &str) -> SecretState {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
         let Some(watched) = watched.get(&key) else {
-            return Known::Reading;
+            return SecretState::Reading;
         };
         watched.table.read(|table| {
             if let Some(secret) = table.get(namespace, name) {
-                return Known::Found {
+                return SecretState::Found {
                     version: secret.metadata.resource_version.clone().unwrap_or_default(),
                     data: content(secret),
                 };
             }
             if table.is_listed() {
-                return Known::Missing;
+                return SecretState::Missing;
             }
             // What was read before stays in use while the API server is away.
             table
                 .trouble()
-                .map_or(Known::Reading, |trouble| Known::Unreadable {
+                .map_or(SecretState::Reading, |trouble| SecretState::Unreadable {
                     forbidden: trouble.class == InterruptionClass::Forbidden,
                     why: trouble.message.clone(),
                 })

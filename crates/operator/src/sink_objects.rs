@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     configuration::Configuration,
-    secrets::{Known, Secrets},
+    secrets::{SecretState, Secrets},
 };
 
 /// A sink object of any family.
@@ -152,13 +152,13 @@ impl SinkObjects {
                 Err(error) => return Access::Failed(error),
             };
             match self.secrets.get(&wanted.namespace, &wanted.name) {
-                Known::Reading => return Access::Reading,
-                Known::Found { version: at, data } => {
+                SecretState::Reading => return Access::Reading,
+                SecretState::Found { version: at, data } => {
                     version.update(format!("\0{}/{}@{at}", wanted.namespace, wanted.name));
                     read.push((wanted, data));
                 }
-                Known::Missing => {}
-                Known::Unreadable { forbidden, why } => {
+                SecretState::Missing => {}
+                SecretState::Unreadable { forbidden, why } => {
                     let text = format!(
                         "secret {:?} in namespace {:?} cannot be read: {why}",
                         wanted.name, wanted.namespace

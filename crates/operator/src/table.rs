@@ -16,19 +16,19 @@ use kollect_watch::{
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use crate::bell::Bell;
+use crate::wakeups::Wakeups;
 
 /// Namespace and name; the namespace is empty for cluster kinds.
-pub type Key = (String, String);
+pub type NamespacedName = (String, String);
 
 /// The objects of one kind.
 #[derive(Debug)]
 pub struct Table<K> {
-    objects: BTreeMap<Key, Arc<K>>,
+    objects: BTreeMap<NamespacedName, Arc<K>>,
     /// Objects that cannot be read, and why.
-    unreadable: BTreeMap<Key, String>,
+    unreadable: BTreeMap<NamespacedName, String>,
     /// What the listing under way has shown so far.
-    listing: Option<BTreeSet<Key>>,
+    listing: Option<BTreeSet<NamespacedName>>,
     listed: bool,
     /// Why the kind cannot be read at present.
     trouble: Option<Trouble>,
@@ -67,7 +67,7 @@ impl<K> Table<K> {
     }
 
     /// All objects that can be read.
-    pub fn objects(&self) -> impl Iterator<Item = (&Key, &Arc<K>)> {
+    pub fn objects(&self) -> impl Iterator<Item = (&NamespacedName, &Arc<K>)> {
         self.objects.iter()
     }
 
@@ -77,11 +77,11 @@ impl<K> Table<K> {
     }
 
     /// The objects that cannot be read, and why.
-    pub fn unreadable(&self) -> impl Iterator<Item = (&Key, &String)> {
+    pub fn unreadable(&self) -> impl Iterator<Item = (&NamespacedName, &String)> {
         self.unreadable.iter()
     }
 
-    fn put(&mut self, key: Key, object: K) -> bool
+    fn put(&mut self, key: NamespacedName, object: K) -> bool
     where
         K: PartialEq,
     {
@@ -100,7 +100,7 @@ impl<K> Table<K> {
         true
     }
 
-    fn spoil(&mut self, key: Key, why: String) -> bool {
+    fn spoil(&mut self, key: NamespacedName, why: String) -> bool {
         if let Some(seen) = &mut self.listing {
             seen.insert(key.clone());
         }
@@ -109,7 +109,7 @@ impl<K> Table<K> {
         true
     }
 
-    fn remove(&mut self, key: &Key) -> bool {
+    fn remove(&mut self, key: &NamespacedName) -> bool {
         self.unreadable.remove(key).is_some() | self.objects.remove(key).is_some()
     }
 
@@ -131,7 +131,7 @@ impl<K> Table<K> {
 #[derive(Debug)]
 pub struct Shared<K> {
     table: Arc<Mutex<Table<K>>>,
-    changed: Arc<Bell>,
+    changed: Arc<Wakeups>,
 }
 
 impl<K> Clone for Shared<K> {
@@ -144,8 +144,8 @@ impl<K> Clone for Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// An empty table that rings `changed` at every real change.
-    pub fn new(changed: Arc<Bell>) -> Self {
+    /// An empty table that notifies `changed` of every real change.
+    pub fn new(changed: Arc<Wakeups>) -> Self {
         Self {
             table: Arc::default(),
             changed,
@@ -159,7 +159,7 @@ impl<K> Shared<K> {
 
     fn write(&self, change: impl FnOnce(&mut Table<K>) -> bool) {
         if change(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner)) {
-            self.changed.ring();
+            self.changed.notify();
         }
     }
 }
@@ -318,12 +318,12 @@ mod tests {
 
     #[tokio::test]
     async fn only_real_changes_are_told() {
-        let bell = Arc::new(Bell::default());
-        let ear = bell.ear();
-        ear.notified().await;
-        let mut shared = Shared::new(bell);
+        let wakeups = Arc::new(Wakeups::default());
+        let subscriber = wakeups.subscribe();
+        subscriber.notified().await;
+        let mut shared = Shared::new(wakeups);
         let told = || {
-            let changed = Arc::clone(&ear);
+            let changed = Arc::clone(&subscriber);
             async move {
                 tokio::time::timeout(std::time::Duration::from_millis(5), changed.notified())
                     .await

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kollect_api::{KollectClusterTarget, KollectTarget, condition, meta, target::TargetStatus};
 use kollect_collect::{
@@ -18,18 +17,16 @@ use kollect_collect::{
 use kollect_inventory::TargetKind;
 use kube::Client;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::{
     configuration::Configuration,
+    control_loop::earliest,
     sink_objects, sink_usability,
     target_status::{self, TargetFacts, Trouble},
-    writer::{self, ApiOf},
-    writes::{DEADLINE, WriteError, Writes, in_time},
+    write_queue::{EndedWrite, WriteQueue, WriteSlots},
+    writer::{self, ApiOf, WriteError},
 };
-
-/// How long to wait after a write that failed for an unknown reason.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// What is common to both kinds of target.
 trait Target: ApiOf + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
@@ -95,19 +92,9 @@ struct Record {
     version: Version,
     /// The status that was written last, and when.
     status: Option<(TargetStatus, Instant)>,
-    hold: Option<Hold>,
     /// What was known when there was nothing to write, and about which version of the object: as
     /// long as both stay the same there is nothing to do.
     settled: Option<(TargetFacts, Option<String>)>,
-}
-
-/// Why a target is not written for now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Hold {
-    /// Somebody else was faster, or the object is gone: the next version brings the next try.
-    Outdated(Option<String>),
-    /// The write failed for a reason that is not known to pass.
-    Until(Instant),
 }
 
 /// What there is to write about one target.
@@ -124,15 +111,12 @@ enum Finalizer {
     Remove,
 }
 
-/// How a write ended.
+/// What was written.
 #[derive(Debug)]
 struct Written {
-    /// The version of the object that the write was based on.
-    base: Option<String>,
-    /// The version after what succeeded.
+    /// The version that it made.
     version: Version,
     status: Option<TargetStatus>,
-    error: Option<WriteError>,
 }
 
 /// Writes finalizers, statuses and events of targets.
@@ -140,21 +124,18 @@ pub struct Targets {
     client: Client,
     count_resync: Duration,
     records: BTreeMap<TargetKey, Record>,
-    writes: Writes<TargetKey, Written>,
-    /// Targets that had to be passed over because they were being written.
-    passed_over: BTreeSet<TargetKey>,
+    writes: WriteQueue<TargetKey, Written>,
     failures: BTreeMap<TargetKind, u64>,
 }
 
 impl Targets {
-    /// Writes through `client`; numbers alone are written at most this often.
-    pub fn new(client: Client, count_resync: Duration) -> Self {
+    /// Writes through `client`, when there are slots; numbers alone are written at most this often.
+    pub fn new(client: Client, slots: WriteSlots, count_resync: Duration) -> Self {
         Self {
             client,
             count_resync,
             records: BTreeMap::new(),
-            writes: Writes::default(),
-            passed_over: BTreeSet::new(),
+            writes: WriteQueue::new(slots),
             failures: BTreeMap::new(),
         }
     }
@@ -182,19 +163,24 @@ impl Targets {
             .chain(cluster_targets.iter().map(|target| target.key()))
             .collect();
         self.records.retain(|key, _| known.contains(key));
+        self.writes.retain(|key| known.contains(key));
         earliest(
             self.update_kind(targets, engine, plan, Some(&sinks)),
             self.update_kind(cluster_targets, engine, plan, None),
         )
     }
 
+    /// Begins no more writes: this replica does not lead.
+    pub fn stand_down(&mut self) {
+        self.writes.withdraw_all();
+    }
+
     /// Waits until a write has ended and there is something to do about it. May be given up at any
     /// time.
     pub async fn written(&mut self) {
         loop {
-            let (key, written) = self.writes.next().await;
-            let failed = self.note(&key, written);
-            if self.passed_over.remove(&key) || failed {
+            let ended = self.writes.next().await;
+            if self.note(ended) {
                 return;
             }
         }
@@ -217,21 +203,10 @@ impl Targets {
         let mut next = None;
         for target in targets {
             let key = target.key();
-            if self.writes.is_under_way(&key) {
-                self.passed_over.insert(key);
+            if self.writes.defer(&key) {
                 continue;
             }
             let record = self.records.entry(key.clone()).or_default();
-            match &record.hold {
-                Some(Hold::Until(until)) if *until > moment => {
-                    next = earliest(next, Some(*until));
-                    continue;
-                }
-                Some(Hold::Outdated(version)) if *version == target.meta().resource_version => {
-                    continue;
-                }
-                _ => record.hold = None,
-            }
             let mut work = Work {
                 finalizers: record.finalizers(&*target),
                 status: None,
@@ -243,6 +218,7 @@ impl Targets {
                 let facts = facts(&*target, target_plan, engine, sinks);
                 let known = (facts, target.meta().resource_version.clone());
                 if work.finalizers.is_none() && record.settled.as_ref() == Some(&known) {
+                    self.writes.withdraw(&key);
                     continue;
                 }
                 let facts = &known.0;
@@ -257,18 +233,21 @@ impl Targets {
                 }
             }
             if work.finalizers.is_some() || work.status.is_some() {
+                let version = target.meta().resource_version.clone();
                 let write = write(self.client.clone(), target, work);
-                self.writes.begin(key, write);
+                self.writes.submit(key, version, write);
+            } else {
+                self.writes.withdraw(&key);
             }
         }
         next
     }
 
-    /// Takes note of how a write ended. Returns whether it failed.
-    fn note(&mut self, key: &TargetKey, written: Option<Written>) -> bool {
-        let error = match written {
-            Some(written) => {
-                let Some(record) = self.records.get_mut(key) else {
+    /// Takes note of how a write ended. Returns whether there is something left to write.
+    fn note(&mut self, ended: EndedWrite<TargetKey, Written>) -> bool {
+        match ended.result {
+            Ok(written) => {
+                let Some(record) = self.records.get_mut(&ended.key) else {
                     // Gone in the meantime.
                     return false;
                 };
@@ -278,23 +257,15 @@ impl Targets {
                 if let Some(status) = written.status {
                     record.status = Some((status, Instant::now()));
                 }
-                match written.error {
-                    None => return false,
-                    Some(WriteError::Refused(error)) if writer::is_outdated(&error) => {
-                        record.hold = Some(Hold::Outdated(written.base));
-                        return true;
-                    }
-                    Some(error) => error.to_string(),
-                }
+                ended.superseded
             }
-            None => "the write panicked".to_owned(),
-        };
-        tracing::warn!(target = %key, error, "cannot write; trying again");
-        *self.failures.entry(key.owner).or_default() += 1;
-        if let Some(record) = self.records.get_mut(key) {
-            record.hold = Some(Hold::Until(Instant::now() + RETRY));
+            Err(error) => {
+                if !error.is_outdated() {
+                    *self.failures.entry(ended.key.owner).or_default() += 1;
+                }
+                true
+            }
         }
-        true
     }
 }
 
@@ -346,50 +317,37 @@ fn is_deleted<K: Target>(target: &K) -> bool {
 }
 
 /// Writes what there is to write, and sends the events that belong to it.
-async fn write<K: Target>(client: Client, target: Arc<K>, work: Work) -> Written {
-    let mut written = Written {
-        base: target.meta().resource_version.clone(),
-        version: Version::UNKNOWN,
-        status: None,
-        error: None,
-    };
-    let result = write_in_order(&client, &*target, work, &mut written).await;
-    written.error = result.err();
-    written
-}
-
-async fn write_in_order<K: Target>(
-    client: &Client,
-    target: &K,
+async fn write<K: Target>(
+    client: Client,
+    target: Arc<K>,
     work: Work,
-    written: &mut Written,
-) -> Result<(), WriteError> {
+) -> Result<Written, WriteError> {
     let version = |object: &K| {
         let version = object.meta().resource_version.as_deref();
         Version::parse(version.unwrap_or_default())
     };
+    let mut written = Written {
+        version: Version::UNKNOWN,
+        status: None,
+    };
     if let Some(finalizer) = work.finalizers {
-        let result = match finalizer {
-            Finalizer::Add => in_time(writer::add_finalizer(client, target, K::FINALIZER)).await,
-            Finalizer::Remove => {
-                in_time(writer::remove_finalizer(client, target, K::FINALIZER)).await
-            }
+        let object = match finalizer {
+            Finalizer::Add => writer::add_finalizer(&client, &*target, K::FINALIZER).await?,
+            Finalizer::Remove => writer::remove_finalizer(&client, &*target, K::FINALIZER).await?,
         };
-        written.version = version(&result?);
+        written.version = version(&object);
     }
     if let Some((before, after)) = work.status {
-        let object = in_time(writer::write_status(client, target, &after)).await?;
+        let object = writer::write_status(&client, &*target, &after).await?;
         written.version = version(&object);
         let now = Timestamp::now();
         let events: Vec<_> = condition::transitions(&before.conditions, &after.conditions)
-            .map(|condition| writer::event(target, condition, K::COMPONENT, now))
+            .map(|condition| writer::event(&*target, condition, K::COMPONENT, now))
             .collect();
         written.status = Some(after);
-        let sent = events.iter().map(|event| writer::send(client, event));
-        // Events are a courtesy; they may not hold up the next status.
-        let _ = timeout(DEADLINE, join_all(sent)).await;
+        writer::send_all(&client, &events).await;
     }
-    Ok(())
+    Ok(written)
 }
 
 fn facts<K: Target>(
@@ -448,8 +406,4 @@ fn only_numbers_differ(before: &TargetStatus, after: &TargetStatus) -> bool {
         plain
     };
     plain(before) == plain(after)
-}
-
-fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    [a, b].into_iter().flatten().min()
 }

@@ -1,28 +1,58 @@
-//! Writing to our own objects: status, finalizers, events.
+//! Requests that change objects: status, finalizers, events.
 //!
 //! Everything is a patch of exactly what is ours. The spec is never written, so a user's spelling
-//! and the generation stay as they are.
+//! and the generation stay as they are. Each request ends within [`DEADLINE`]; when it is made, and
+//! when again, is decided by [`crate::write_queue`].
 
-use std::fmt::Debug;
+use std::{fmt::Debug, future::Future, time::Duration};
 
+use futures::future::join_all;
 use k8s_openapi::{
     api::core::v1::{Event, ObjectReference},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time},
     jiff::Timestamp,
 };
 use kollect_api::condition::{Condition, ConditionStatus, ConditionType};
 use kube::{
     Api, Client, Resource,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
-/// Whether a write failed because somebody else was faster or the object is gone; then the next
-/// change of the object brings the next try.
-pub fn is_outdated(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
+/// How long one request may take.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Why a write failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The API server did not answer in time. The write may have happened.
+    #[error("the API server gave no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    /// It was refused, or never arrived.
+    #[error(transparent)]
+    Refused(#[from] kube::Error),
+    /// We failed, not the API server.
+    #[error("the write panicked; the log says where")]
+    Panicked,
+}
+
+impl WriteError {
+    /// Whether somebody else was faster or the object is gone; then the next version of the object
+    /// is worth another try.
+    pub fn is_outdated(&self) -> bool {
+        matches!(self, Self::Refused(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
+    }
+}
+
+/// Makes a request with the deadline of all writes.
+async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+    match timeout(DEADLINE, request).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(WriteError::Late(DEADLINE)),
+    }
 }
 
 /// The API of an object's kind, in its namespace if it has one.
@@ -60,7 +90,7 @@ where
 
 /// Replaces the status of an object, provided that it is still the same object. Returns the object
 /// as it is then.
-pub async fn write_status<K, S>(client: &Client, object: &K, status: &S) -> kube::Result<K>
+pub async fn write_status<K, S>(client: &Client, object: &K, status: &S) -> Result<K, WriteError>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
     S: Serialize + Debug,
@@ -73,7 +103,7 @@ pub async fn write_status_of<K, S>(
     client: &Client,
     meta: &ObjectMeta,
     status: &S,
-) -> kube::Result<K>
+) -> Result<K, WriteError>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
     S: Serialize + Debug,
@@ -86,13 +116,12 @@ where
         {"op": "add", "path": "/status", "value": status},
     ]);
     let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).expect("a JSON patch"));
-    K::api(client, meta.namespace.as_deref())
-        .patch_status(name, &PatchParams::default(), &patch)
-        .await
+    let api = K::api(client, meta.namespace.as_deref());
+    in_time(api.patch_status(name, &PatchParams::default(), &patch)).await
 }
 
 /// Adds our finalizer, if it is not there.
-pub async fn add_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> kube::Result<K>
+pub async fn add_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> Result<K, WriteError>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
 {
@@ -102,7 +131,11 @@ where
 }
 
 /// Removes our finalizer, so that the object can go.
-pub async fn remove_finalizer<K>(client: &Client, object: &K, finalizer: &str) -> kube::Result<K>
+pub async fn remove_finalizer<K>(
+    client: &Client,
+    object: &K,
+    finalizer: &str,
+) -> Result<K, WriteError>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
 {
@@ -111,7 +144,11 @@ where
     write_finalizers(client, object, &finalizers).await
 }
 
-async fn write_finalizers<K>(client: &Client, object: &K, finalizers: &[String]) -> kube::Result<K>
+async fn write_finalizers<K>(
+    client: &Client,
+    object: &K,
+    finalizers: &[String],
+) -> Result<K, WriteError>
 where
     K: ApiOf + Clone + Debug + DeserializeOwned,
 {
@@ -120,13 +157,62 @@ where
     let patch = json!({
         "metadata": {"finalizers": finalizers, "resourceVersion": meta.resource_version},
     });
-    K::api(client, meta.namespace.as_deref())
-        .patch(
-            meta.name.as_deref().unwrap_or_default(),
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
-        .await
+    merge_metadata(client, meta, &patch).await
+}
+
+/// Takes an annotation off an object.
+pub async fn remove_annotation<K>(
+    client: &Client,
+    meta: &ObjectMeta,
+    annotation: &str,
+) -> Result<K, WriteError>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+{
+    let patch = json!({"metadata": {"annotations": {annotation: null}}});
+    merge_metadata(client, meta, &patch).await
+}
+
+/// Replaces the owners of an object.
+pub async fn write_owners<K>(
+    client: &Client,
+    meta: &ObjectMeta,
+    owners: &[OwnerReference],
+) -> Result<K, WriteError>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+{
+    let patch = json!({"metadata": {"ownerReferences": owners}});
+    merge_metadata(client, meta, &patch).await
+}
+
+async fn merge_metadata<K>(
+    client: &Client,
+    meta: &ObjectMeta,
+    patch: &Value,
+) -> Result<K, WriteError>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+{
+    let api = K::api(client, meta.namespace.as_deref());
+    let name = meta.name.as_deref().unwrap_or_default();
+    let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+    in_time(api.patch(name, &parameters, &patch)).await
+}
+
+/// Deletes an object: this one, not another that somebody created under its name meanwhile.
+pub async fn delete<K>(client: &Client, meta: &ObjectMeta) -> Result<(), WriteError>
+where
+    K: ApiOf + Clone + Debug + DeserializeOwned,
+{
+    let api = K::api(client, meta.namespace.as_deref());
+    let preconditions = Preconditions {
+        uid: meta.uid.clone(),
+        resource_version: None,
+    };
+    let parameters = DeleteParams::default().preconditions(preconditions);
+    let name = meta.name.as_deref().unwrap_or_default();
+    in_time(api.delete(name, &parameters)).await.map(drop)
 }
 
 /// Whether our finalizer is on the object.
@@ -193,13 +279,18 @@ where
     }
 }
 
-/// Sends an event. That it cannot be sent is nobody's trouble but the log's.
+/// Sends an event. That it cannot be sent is nobody's trouble but the log's: events are a courtesy.
 pub async fn send(client: &Client, event: &Event) {
     let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    if let Err(error) = api.create(&PostParams::default(), event).await {
+    if let Err(error) = in_time(api.create(&PostParams::default(), event)).await {
         tracing::debug!(reason = event.reason, %error, "an event could not be sent");
     }
+}
+
+/// Sends events, all at once: together they may take no longer than one.
+pub async fn send_all(client: &Client, events: &[Event]) {
+    join_all(events.iter().map(|event| send(client, event))).await;
 }
 
 /// The API server takes 1,024 bytes.
@@ -260,5 +351,15 @@ mod tests {
             assert_eq!(event.involved_object.kind.as_deref(), Some("KollectTarget"));
             assert!(event.message.unwrap().len() < 1_024);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_ends() {
+        let request = std::future::pending::<kube::Result<()>>();
+        let error = in_time(request).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the API server gave no answer within 10 s"
+        );
     }
 }

@@ -444,7 +444,7 @@ fn documents_have_the_size_of_the_reference_the_inventory_or_the_operator() {
             "databaseSinkRefs": [{"name": "pg", "maxExportBytes": reference}],
         });
         let plan = world.plan(&inventory(spec));
-        let size = plan.order.deliver[0].max_document_bytes;
+        let size = plan.order.deliver[0].documents.max_bytes;
         assert_eq!(
             size.map(std::num::NonZeroU64::get),
             effective,

@@ -2,16 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use kollect_api::InventoryId;
-use kollect_api::inventory::Dedupe;
-use kollect_api::reference::SinkFamily;
+use k8s_openapi::jiff::Timestamp;
+use kollect_api::{InventoryId, SinkKey, inventory::Dedupe, reference::SinkFamily};
 use kollect_collect::{
     plan::TargetKey,
     store::{Limits, RowSelection, Store},
 };
-use kollect_export::{Order, report::Export, survey::Survey};
+use kollect_export::{
+    Order,
+    report::{Export, LaneState},
+    survey::Survey,
+};
+use kollect_sinks::SinkError;
 
-use super::*;
+use super::{super::plan::Finding, *};
+use crate::target_status::Trouble;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
@@ -82,8 +87,14 @@ fn report(lanes: Vec<LaneReport>) -> Report {
     }
 }
 
-fn pass(previous: &Status, plan: &InventoryPlan, report: &Report, steady: u64, now: i64) -> Status {
-    let facts = Facts {
+fn pass(
+    previous: &InventoryStatus,
+    plan: &InventoryPlan,
+    report: &Report,
+    steady: u64,
+    now: i64,
+) -> InventoryStatus {
+    let facts = InventoryFacts {
         generation: 1,
         cluster: false,
         plan,
@@ -93,8 +104,8 @@ fn pass(previous: &Status, plan: &InventoryPlan, report: &Report, steady: u64, n
     status(previous, &facts, &Time(at(now)))
 }
 
-/// `Type=Status/Reason: message`, sorted.
-fn told(status: &Status) -> Vec<String> {
+/// `Type=InventoryStatus/Reason: message`, sorted.
+fn told(status: &InventoryStatus) -> Vec<String> {
     let mut told: Vec<String> = status
         .conditions
         .iter()
@@ -115,7 +126,7 @@ fn git() -> SinkKey {
 #[test]
 fn s01_s02_an_export_and_then_rest() {
     let (plan, good) = (plan(), report(vec![lane(pg(), LaneState::InStep)]));
-    let first = pass(&Status::default(), &plan, &good, 0, 1);
+    let first = pass(&InventoryStatus::default(), &plan, &good, 0, 1);
     assert_eq!(
         told(&first),
         [
@@ -152,7 +163,7 @@ fn s01_s02_an_export_and_then_rest() {
 fn what_is_delivered_within_moments_changes_nothing() {
     let (plan, good) = (plan(), report(vec![lane(pg(), LaneState::InStep)]));
     let settled = pass(
-        &pass(&Status::default(), &plan, &good, 0, 1),
+        &pass(&InventoryStatus::default(), &plan, &good, 0, 1),
         &plan,
         &good,
         6,
@@ -227,7 +238,7 @@ fn s14_s17_s26_failures_in_all_mixtures() {
     ];
     for (first, second, expected) in cases {
         let report = report(vec![lane(git(), first), lane(pg(), second)]);
-        let status = pass(&Status::default(), &plan(), &report, 0, 1);
+        let status = pass(&InventoryStatus::default(), &plan(), &report, 0, 1);
         assert_eq!(told(&status), expected);
     }
 }
@@ -245,7 +256,7 @@ fn s19_s20_only_the_sink_in_question_is_blocked() {
     });
     let held = LaneState::Held(Some(SinkError::terminal("not found")));
     let report = report(vec![lane(pg(), LaneState::InStep), lane(missing, held)]);
-    let status = pass(&Status::default(), &plan, &report, 0, 1);
+    let status = pass(&InventoryStatus::default(), &plan, &report, 0, 1);
     let told = told(&status);
     assert!(
         told[0].starts_with("Ready=True/PartiallySynced"),
@@ -272,7 +283,7 @@ fn s19_s20_only_the_sink_in_question_is_blocked() {
 #[test]
 fn history_survives_a_failure_and_a_failure_leaves_with_its_cause() {
     let (plan, good) = (plan(), report(vec![lane(pg(), LaneState::InStep)]));
-    let first = pass(&Status::default(), &plan, &good, 0, 1);
+    let first = pass(&InventoryStatus::default(), &plan, &good, 0, 1);
     let bad = report(vec![lane(pg(), failed(SinkError::transient("away")))]);
     let status = pass(&first, &plan, &bad, 0, 60);
     let entry = &status.sink_exports[0];
@@ -286,7 +297,7 @@ fn history_survives_a_failure_and_a_failure_leaves_with_its_cause() {
 #[test]
 fn s12_s29_no_sinks_and_many_rows() {
     let none = report(Vec::new());
-    let status = pass(&Status::default(), &plan(), &none, 0, 1);
+    let status = pass(&InventoryStatus::default(), &plan(), &none, 0, 1);
     assert_eq!(
         told(&status),
         [
@@ -298,7 +309,7 @@ fn s12_s29_no_sinks_and_many_rows() {
     for (rows, warned) in [(1_799, false), (1_800, true)] {
         let mut many = none.clone();
         many.survey = Some(survey(rows));
-        let status = pass(&Status::default(), &plan(), &many, 0, 1);
+        let status = pass(&InventoryStatus::default(), &plan(), &many, 0, 1);
         let shown = told(&status)
             .iter()
             .any(|c| c.starts_with("ExportShardWarning"));
@@ -320,7 +331,7 @@ fn a_gate_is_told_and_taken_back() {
         message: "spec.suspend is true".to_owned(),
     });
     let good = report(vec![lane(pg(), LaneState::InStep)]);
-    let status = pass(&Status::default(), &closed, &good, 0, 1);
+    let status = pass(&InventoryStatus::default(), &closed, &good, 0, 1);
     assert_eq!(
         told(&status),
         [
@@ -337,6 +348,6 @@ fn a_gate_is_told_and_taken_back() {
 fn long_texts_are_cut() {
     let text = "é".repeat(40_000);
     let bad = report(vec![lane(pg(), failed(SinkError::transient(text)))]);
-    let status = pass(&Status::default(), &plan(), &bad, 0, 1);
+    let status = pass(&InventoryStatus::default(), &plan(), &bad, 0, 1);
     assert!(status.conditions.iter().all(|c| c.message.len() <= 1_024));
 }

@@ -13,7 +13,7 @@ use kollect_api::{
     reference::{SinkFamily, SinkRef},
 };
 
-use super::status::Status;
+use super::status::InventoryStatus;
 
 /// Annotation whose change asks for one export to all sinks, whatever they hold.
 pub const REQUESTED_AT: &str = "kollect.dev/requestedAt";
@@ -55,7 +55,7 @@ pub struct Subject {
     /// What a cluster inventory rolls up.
     pub rollup: Option<Box<KollectClusterInventorySpec>>,
     /// The status that the object shows.
-    pub status: Status,
+    pub status: InventoryStatus,
 }
 
 impl Subject {
@@ -93,7 +93,7 @@ impl From<&KollectInventory> for Subject {
             status: inventory
                 .status
                 .as_ref()
-                .map(Status::from)
+                .map(InventoryStatus::from)
                 .unwrap_or_default(),
             ..Subject::of(InventoryId::namespaced(&namespace, name), meta)
         }
@@ -114,7 +114,7 @@ impl From<&KollectClusterInventory> for Subject {
             status: inventory
                 .status
                 .as_ref()
-                .map(Status::from)
+                .map(InventoryStatus::from)
                 .unwrap_or_default(),
             rollup: Some(Box::new(spec.clone())),
             ..Subject::of(
@@ -140,7 +140,7 @@ impl Subject {
             max_export_bytes: None,
             references: Vec::new(),
             rollup: None,
-            status: Status::default(),
+            status: InventoryStatus::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 pub enum BindError {
     /// The address means nothing.
     #[error(
-        "--{flag}={address} is no address: write HOST:PORT, :PORT for all interfaces, or 0 for none"
+        "--{flag}={address} is not an address: write HOST:PORT, :PORT for all interfaces, or 0 for none"
     )]
     Malformed {
         /// The flag it came from.

@@ -27,7 +27,7 @@ pub enum CertificateError {
         source: io::Error,
     },
     /// A file holds something else.
-    #[error("{path} is not {expected} in PEM")]
+    #[error("{path} does not hold {expected} in PEM format")]
     Malformed {
         /// Which file.
         path: PathBuf,
@@ -97,7 +97,7 @@ impl Certificate {
         {
             match files.load() {
                 Ok(config) => {
-                    tracing::info!(file = %files.certificate.display(), "certificate read again");
+                    tracing::info!(file = %files.certificate.display(), "certificate reloaded");
                     loaded.config = config;
                 }
                 Err(error) => tracing::warn!(%error, "keeping the old certificate"),

@@ -16,7 +16,7 @@ pub struct Health {
 impl Answer for Health {
     async fn answer(&self, request: &Parts) -> Response {
         if !matches!(request.method, Method::GET | Method::HEAD) {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
         }
         let verbose = request.uri.query().unwrap_or_default();
         let verbose = verbose

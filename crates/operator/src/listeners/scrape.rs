@@ -32,7 +32,7 @@ impl Answer for Scrape {
             return refused(&refusal);
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
         }
         let metrics = Arc::clone(&self.metrics);
         // Large targets take a while to look through.

@@ -3,15 +3,22 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kollect_api::sink::SinkSpec;
 use kollect_api::{
-    condition::{self, Condition, ConditionStatus, ConditionType, Reason},
+    condition::{
+        ConditionStatus::{False, True},
+        ConditionType::{ConnectionVerified, Degraded, TLSInsecure},
+        Reason,
+    },
     sink::SinkStatus,
 };
 
-use crate::preview;
+use crate::{
+    preview,
+    statements::{self, Statement},
+};
 
 /// What a probe said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeVerdict {
     /// The backend can be used.
     Reached(String),
     /// It cannot.
@@ -28,7 +35,7 @@ pub enum Probed<'p> {
     /// The first probe is under way.
     NotYet,
     /// This.
-    Known(&'p Verdict),
+    Known(&'p ProbeVerdict),
 }
 
 /// The status that says so.
@@ -39,58 +46,9 @@ pub fn status(
     probed: Probed<'_>,
     now: &Time,
 ) -> SinkStatus {
-    use ConditionStatus::{False, True};
-    use ConditionType::{ConnectionVerified, Degraded, TLSInsecure};
-
     let mut next = previous.clone();
-    let conditions = &mut next.conditions;
-    let set = |conditions: &mut Vec<Condition>, type_, status, reason, message: &str| {
-        let condition =
-            Condition::new(type_, status, reason, message, meta.generation, now.clone());
-        condition::set(conditions, condition);
-    };
-    match probed {
-        Probed::NotYet => {}
-        // What an old probe said must not block anybody.
-        Probed::Off => {
-            for type_ in [ConnectionVerified, Degraded, TLSInsecure] {
-                condition::remove(conditions, type_);
-            }
-        }
-        Probed::Known(Verdict::Reached(text)) => {
-            condition::remove(conditions, Degraded);
-            let insecure = spec.common().tls.as_ref();
-            if insecure.is_some_and(|tls| tls.insecure_skip_verify) {
-                let text = "TLS certificate verification is disabled; use only for development";
-                set(
-                    conditions,
-                    TLSInsecure,
-                    True,
-                    Reason::InsecureSkipVerify,
-                    text,
-                );
-            } else {
-                condition::remove(conditions, TLSInsecure);
-            }
-            set(
-                conditions,
-                ConnectionVerified,
-                True,
-                Reason::ConnectionOK,
-                text,
-            );
-        }
-        Probed::Known(Verdict::Failed(text)) => {
-            let reason = Reason::ConnectionTestFailed;
-            set(conditions, ConnectionVerified, False, reason, text);
-            set(conditions, Degraded, True, reason, text);
-        }
-        Probed::Known(Verdict::NoCredentials(text)) => {
-            let reason = Reason::SecretResolveFailed;
-            set(conditions, ConnectionVerified, False, reason, text);
-            set(conditions, Degraded, True, reason, text);
-        }
-    }
+    let said = statements(probed, spec);
+    statements::apply(&mut next.conditions, said, meta.generation, now);
     let wanted = meta
         .annotations
         .as_ref()
@@ -101,4 +59,40 @@ pub fn status(
         preview::render(spec, sink, next.preview.as_ref(), now)
     });
     next
+}
+
+/// What the conditions say.
+fn statements(probed: Probed<'_>, spec: &SinkSpec) -> Vec<Statement> {
+    let failed = |reason, text: &str| {
+        vec![
+            Statement::says(ConnectionVerified, False, reason, text),
+            Statement::says(Degraded, True, reason, text),
+        ]
+    };
+    match probed {
+        Probed::NotYet => Vec::new(),
+        // What an old probe said must not block anybody.
+        Probed::Off => [ConnectionVerified, Degraded, TLSInsecure]
+            .map(Statement::Ends)
+            .to_vec(),
+        Probed::Known(ProbeVerdict::Reached(text)) => vec![
+            Statement::Ends(Degraded),
+            encryption(spec),
+            Statement::says(ConnectionVerified, True, Reason::ConnectionOK, text),
+        ],
+        Probed::Known(ProbeVerdict::Failed(text)) => failed(Reason::ConnectionTestFailed, text),
+        Probed::Known(ProbeVerdict::NoCredentials(text)) => {
+            failed(Reason::SecretResolveFailed, text)
+        }
+    }
+}
+
+fn encryption(spec: &SinkSpec) -> Statement {
+    let tls = spec.common().tls.as_ref();
+    if tls.is_some_and(|tls| tls.insecure_skip_verify) {
+        let text = "TLS certificate verification is disabled; use only for development";
+        Statement::says(TLSInsecure, True, Reason::InsecureSkipVerify, text)
+    } else {
+        Statement::Ends(TLSInsecure)
+    }
 }

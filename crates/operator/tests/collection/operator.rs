@@ -10,7 +10,7 @@ use kollect_collect::{
 };
 use kollect_inventory::AttributesBuffer;
 use kollect_operator::{
-    controller::{Controller, Settings},
+    controller::{CollectionSettings, Controller},
     metrics::Observed,
 };
 use kollect_testkit::{Cluster, cluster::User, wait::eventually};
@@ -31,14 +31,18 @@ pub(crate) struct Operator {
 
 impl Operator {
     pub(crate) fn start(cluster: &Cluster) -> Result<Self> {
-        Self::start_as(cluster, cluster.admin(), Settings::default())
+        Self::start_as(cluster, cluster.admin(), CollectionSettings::default())
     }
 
-    pub(crate) fn start_as(cluster: &Cluster, user: &User, settings: Settings) -> Result<Self> {
+    pub(crate) fn start_as(
+        cluster: &Cluster,
+        user: &User,
+        settings: CollectionSettings,
+    ) -> Result<Self> {
         let stop = CancellationToken::new();
         let (sender, receiver) = oneshot::channel();
         let (cluster, user, token) = (cluster.clone(), user.clone(), stop.clone());
-        let settings = Settings {
+        let settings = CollectionSettings {
             count_resync: Duration::from_millis(200),
             review_interval: Duration::from_secs(2),
             ..settings

@@ -3,7 +3,7 @@
 use std::thread;
 
 use anyhow::{Result, ensure};
-use kollect_operator::controller::Settings;
+use kollect_operator::controller::CollectionSettings;
 use kollect_testkit::{
     rbac::{Rule, Scope},
     wait::eventually,
@@ -355,7 +355,7 @@ fn rights_that_go_and_come_back_take_the_rows_along() -> Result<()> {
         verbs: &["list", "watch"],
     }];
     cluster.grant(Scope::Namespace(&a), &user, &maps)?;
-    let operator = Operator::start_as(cluster, &user, Settings::default())?;
+    let operator = Operator::start_as(cluster, &user, CollectionSettings::default())?;
     operator.expect(&scene, &profile, &[&a])?;
     eventually("the denied namespace in the status", || {
         let (status, reason, message) = scene.condition("Synced")?;

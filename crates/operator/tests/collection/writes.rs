@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use kollect_inventory::TargetKind;
-use kollect_operator::{metrics::passes::Outcome, writes::DEADLINE};
+use kollect_operator::{metrics::passes::Outcome, writer::DEADLINE};
 use kollect_testkit::{Cluster, wait::eventually};
 use serde_json::json;
 

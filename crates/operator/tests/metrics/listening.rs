@@ -106,7 +106,7 @@ async fn addresses_are_opened_refused_or_off() -> Result<()> {
     for wrong in [":port", "8081", ":99999", "host:"] {
         let error = bind("x", wrong).await.expect_err(wrong).to_string();
         assert!(
-            error.contains(&format!("--x={wrong} is no address")),
+            error.contains(&format!("--x={wrong} is not an address")),
             "{error}"
         );
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Result, ensure};
 use kollect_api::crd;
 use kollect_operator::{
-    controller::{Controller, Settings},
+    controller::{CollectionSettings, Controller},
     metrics::{Metrics, Readiness},
 };
 use kollect_testkit::{Cluster, ControlPlane, control_plane::Options, wait::eventually};
@@ -23,7 +23,7 @@ async fn a_collection_shows_in_its_metrics() -> Result<()> {
     let namespace = spawn_blocking(move || prepare(&prepared)).await??;
     let stop = CancellationToken::new();
     let client = cluster.client(cluster.admin())?;
-    let controller = Controller::new(&client, Settings::default(), &stop);
+    let controller = Controller::new(&client, CollectionSettings::default(), &stop);
     let observed = Arc::clone(controller.observed());
     assert!(matches!(observed.scene().readiness, Readiness::Listing(_)));
     let metrics = Arc::new(Metrics::new(Arc::clone(&observed), Duration::ZERO));

@@ -24,7 +24,7 @@ pub enum Answered {
 }
 
 /// Asks, at most once at a time for each question.
-pub struct Asking {
+pub struct Questions {
     discovery: Arc<Discovery>,
     reviewer: Arc<Reviewer>,
     kinds: BTreeSet<(String, String, String)>,
@@ -32,7 +32,7 @@ pub struct Asking {
     sender: mpsc::UnboundedSender<Answered>,
 }
 
-impl Asking {
+impl Questions {
     /// Asks through these two; answers arrive at the receiver. The channel holds at most one entry
     /// per question under way.
     pub fn new(
@@ -40,18 +40,18 @@ impl Asking {
         reviewer: Arc<Reviewer>,
     ) -> (Self, mpsc::UnboundedReceiver<Answered>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let asking = Self {
+        let questions = Self {
             discovery,
             reviewer,
             kinds: BTreeSet::new(),
             reviews: BTreeSet::new(),
             sender,
         };
-        (asking, receiver)
+        (questions, receiver)
     }
 
     /// Asks discovery about a kind.
-    pub fn kind(&mut self, gvk: &GroupVersionKind) {
+    pub fn ask_kind(&mut self, gvk: &GroupVersionKind) {
         if !self.kinds.insert(key(gvk)) {
             return;
         }
@@ -69,7 +69,7 @@ impl Asking {
     }
 
     /// Asks whether a resource may be listed and watched.
-    pub fn review(&mut self, review: &Review) {
+    pub fn ask_access(&mut self, review: &Review) {
         if !self.reviews.insert(review.clone()) {
             return;
         }

@@ -1,0 +1,410 @@
+//! KollectConnectionTest: one probe, asked for with an object, that goes when it has been read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
+    jiff::Timestamp,
+};
+use kollect_api::SinkKey;
+use kollect_api::{
+    KollectConnectionTest,
+    condition::{
+        ConditionStatus::{False, True},
+        ConditionType::{ConnectionVerified, Ready},
+        Reason,
+    },
+    connection_test::KollectConnectionTestStatus,
+    meta,
+};
+use kube::Client;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    configuration::Configuration,
+    control_loop::{ControlLoop, PassCause, earliest},
+    probes::Prober,
+    sink_objects::{Access, Lookup, SinkObject, SinkObjects},
+    statements::{self, Statement},
+    write_queue::{EndedWrite, WriteQueue, WriteSlots},
+    writer::{self, WriteError},
+};
+
+/// How many seconds a finished test stays, unless its spec says otherwise.
+const TTL: i32 = 300;
+/// How long to wait for credentials to be read.
+const READING: Duration = Duration::from_secs(10);
+
+/// How a test ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Outcome {
+    /// The reason of `ConnectionVerified` and of `Ready`.
+    result: Result<String, (Reason, String)>,
+    latency: Option<Duration>,
+}
+
+/// The status that says so.
+fn status(generation: Option<i64>, outcome: &Outcome, now: &Time) -> KollectConnectionTestStatus {
+    let verdicts = match &outcome.result {
+        Ok(text) => [
+            (ConnectionVerified, True, Reason::ConnectionOK, text),
+            (Ready, True, Reason::ProbeSucceeded, text),
+        ],
+        Err((reason, text)) => [
+            (ConnectionVerified, False, *reason, text),
+            (Ready, False, *reason, text),
+        ],
+    };
+    let said =
+        verdicts.map(|(type_, status, reason, text)| Statement::says(type_, status, reason, text));
+    let mut conditions = Vec::new();
+    statements::apply(&mut conditions, said, generation, now);
+    KollectConnectionTestStatus {
+        conditions,
+        observed_generation: generation,
+        latency_ms: outcome
+            .latency
+            .map(|latency| i64::try_from(latency.as_millis()).unwrap_or(i64::MAX)),
+        completed: true,
+        completed_at: Some(now.clone()),
+    }
+}
+
+/// When a finished test goes.
+fn expires(test: &KollectConnectionTest) -> Option<Timestamp> {
+    let status = test.status.as_ref()?;
+    if !status.completed || status.observed_generation != test.metadata.generation {
+        return None;
+    }
+    let ttl = test.spec.ttl_seconds_after_finished.unwrap_or(TTL).max(0);
+    let finished = status.completed_at.as_ref()?.0;
+    Some(finished + Duration::from_secs(u64::from(ttl.unsigned_abs())))
+}
+
+/// Which test, for people and for us.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TestKey {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl TestKey {
+    fn of(test: &KollectConnectionTest) -> Self {
+        let meta = &test.metadata;
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for TestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection test {}/{}", self.namespace, self.name)
+    }
+}
+
+/// How far a test is.
+#[derive(Debug, Clone)]
+enum Progress {
+    Probing,
+    /// The outcome is to be written down.
+    Probed(Finished),
+    /// It is written down.
+    Recorded,
+}
+
+/// A probe that has ended.
+#[derive(Debug, Clone)]
+struct Finished {
+    outcome: Outcome,
+    at: Time,
+    /// The sink that is to own the test.
+    owner: Option<Box<SinkObject>>,
+}
+
+/// What ended beside the loop.
+pub struct Ended(EndedKind);
+
+enum EndedKind {
+    /// The probe of this generation of a test; nothing is known of one that panicked.
+    Probe(Option<(TestKey, Option<i64>, Finished)>),
+    Write(EndedWrite<TestKey, Written>),
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy)]
+enum Written {
+    /// The outcome of this generation.
+    Outcome(Option<i64>),
+    /// The test is deleted.
+    Deletion,
+}
+
+/// Runs the tests that are asked for.
+pub struct ConnectionTests {
+    client: Client,
+    configuration: Arc<Configuration>,
+    sinks: Arc<SinkObjects>,
+    prober: Arc<Prober>,
+    /// The generation that was begun last, and how far it is.
+    begun: BTreeMap<TestKey, (Option<i64>, Progress)>,
+    /// Tests that are deleted and that the watch still shows.
+    deleted: BTreeSet<TestKey>,
+    probing: JoinSet<(TestKey, Option<i64>, Finished)>,
+    writes: WriteQueue<TestKey, Written>,
+}
+
+impl ConnectionTests {
+    /// Tests the sinks of the configuration.
+    pub fn new(
+        client: Client,
+        configuration: Arc<Configuration>,
+        sinks: Arc<SinkObjects>,
+        prober: Arc<Prober>,
+        slots: WriteSlots,
+    ) -> Self {
+        Self {
+            client,
+            configuration,
+            sinks,
+            prober,
+            begun: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            probing: JoinSet::new(),
+            writes: WriteQueue::new(slots),
+        }
+    }
+}
+
+impl ControlLoop for ConnectionTests {
+    type Ended = Ended;
+
+    fn pass(&mut self, _: PassCause) -> Option<Instant> {
+        let all = self.configuration.connection_tests.all();
+        let known: BTreeSet<TestKey> = all.iter().map(|test| TestKey::of(test)).collect();
+        self.begun.retain(|key, _| known.contains(key));
+        self.deleted.retain(|key| known.contains(key));
+        self.writes.retain(|key| known.contains(key));
+        let mut wake = None;
+        for test in &all {
+            if test.metadata.deletion_timestamp.is_none() {
+                wake = earliest(wake, self.sync(test));
+            }
+        }
+        wake
+    }
+
+    async fn next(&mut self) -> Ended {
+        let ended = tokio::select! {
+            Some(probe) = self.probing.join_next() => EndedKind::Probe(probe.ok()),
+            write = self.writes.next() => EndedKind::Write(write),
+        };
+        Ended(ended)
+    }
+
+    fn ended(&mut self, Ended(ended): Ended) {
+        match ended {
+            EndedKind::Probe(None) => {}
+            EndedKind::Probe(Some((key, generation, finished))) => {
+                self.advance(&key, generation, Progress::Probed(finished));
+            }
+            EndedKind::Write(write) => match write.result {
+                Ok(Written::Outcome(generation)) => {
+                    self.advance(&write.key, generation, Progress::Recorded);
+                }
+                Ok(Written::Deletion) => {
+                    self.deleted.insert(write.key);
+                }
+                // What is still to be written is asked for again by the next pass.
+                Err(_) => {}
+            },
+        }
+    }
+
+    async fn finish(mut self) {
+        self.probing.shutdown().await;
+    }
+}
+
+impl ConnectionTests {
+    /// Takes one test a step further. Returns when it expires, if that is all that is left.
+    fn sync(&mut self, test: &Arc<KollectConnectionTest>) -> Option<Instant> {
+        let key = TestKey::of(test);
+        if let Some(at) = expires(test) {
+            let rest = Duration::try_from(at.duration_since(Timestamp::now()));
+            if let Ok(rest) = rest
+                && !rest.is_zero()
+            {
+                self.writes.withdraw(&key);
+                return Some(Instant::now() + rest);
+            }
+            if !self.deleted.contains(&key) {
+                self.delete(key, test);
+            }
+            return None;
+        }
+        let generation = test.metadata.generation;
+        match self.begun.get(&key) {
+            Some((known, Progress::Probing | Progress::Recorded)) if *known == generation => {}
+            Some((known, Progress::Probed(finished))) if *known == generation => {
+                let finished = finished.clone();
+                self.record(key, test, finished);
+            }
+            _ => self.begin(key, test),
+        }
+        None
+    }
+
+    fn advance(&mut self, key: &TestKey, generation: Option<i64>, progress: Progress) {
+        // An older generation is of no interest any more.
+        if let Some(begun) = self.begun.get_mut(key)
+            && begun.0 == generation
+        {
+            begun.1 = progress;
+        }
+    }
+
+    fn begin(&mut self, key: TestKey, test: &Arc<KollectConnectionTest>) {
+        let generation = test.metadata.generation;
+        self.begun
+            .insert(key.clone(), (generation, Progress::Probing));
+        self.writes.withdraw(&key);
+        let (sinks, prober) = (Arc::clone(&self.sinks), Arc::clone(&self.prober));
+        let test = Arc::clone(test);
+        self.probing.spawn(async move {
+            let (outcome, sink) = match find(&sinks, &test) {
+                Ok(sink) => (probe(&sinks, &prober, &sink).await, Some(sink)),
+                Err(trouble) => {
+                    let outcome = Outcome {
+                        result: Err(trouble),
+                        latency: None,
+                    };
+                    (outcome, None)
+                }
+            };
+            let finished = Finished {
+                outcome,
+                at: Time(Timestamp::now()),
+                owner: sink.filter(|_| test.spec.owner_sink.unwrap_or(true)),
+            };
+            (key, generation, finished)
+        });
+    }
+
+    /// Writes down how a test ended, and whose it is.
+    fn record(&mut self, key: TestKey, test: &Arc<KollectConnectionTest>, finished: Finished) {
+        let (client, test) = (self.client.clone(), Arc::clone(test));
+        let version = test.metadata.resource_version.clone();
+        self.writes.submit(key, version, async move {
+            if let Some(sink) = &finished.owner {
+                adopt(&client, &test, sink).await?;
+            }
+            let generation = test.metadata.generation;
+            let status = status(generation, &finished.outcome, &finished.at);
+            writer::write_status(&client, &*test, &status).await?;
+            Ok(Written::Outcome(generation))
+        });
+    }
+
+    fn delete(&mut self, key: TestKey, test: &Arc<KollectConnectionTest>) {
+        let (client, test) = (self.client.clone(), Arc::clone(test));
+        let version = test.metadata.resource_version.clone();
+        self.writes.submit(key, version, async move {
+            writer::delete::<KollectConnectionTest>(&client, &test.metadata).await?;
+            Ok(Written::Deletion)
+        });
+    }
+}
+
+fn find(
+    sinks: &SinkObjects,
+    test: &KollectConnectionTest,
+) -> Result<Box<SinkObject>, (Reason, String)> {
+    let given: Vec<_> = test.spec.sink_ref.given().collect();
+    let [(family, _, name)] = given.as_slice() else {
+        let text = "exactly one family sink ref must be set".to_owned();
+        return Err((Reason::InvalidSinkRef, text));
+    };
+    let key = SinkKey {
+        family: *family,
+        namespace: test.metadata.namespace.clone().unwrap_or_default(),
+        name: (*name).to_owned(),
+    };
+    let kind = family.kind();
+    let namespace = &key.namespace;
+    match sinks.find(&key) {
+        Lookup::Found(sink) => Ok(sink),
+        Lookup::Missing => Err((
+            Reason::SinkNotFound,
+            format!("{kind} {name:?}: get {kind} {name:?} in {namespace:?}: not found"),
+        )),
+        Lookup::Unreadable { why, .. } => Err((
+            Reason::SinkNotFound,
+            format!("{kind} {name:?}: get {kind} {name:?} in {namespace:?}: {why}"),
+        )),
+    }
+}
+
+async fn probe(sinks: &SinkObjects, prober: &Prober, sink: &SinkObject) -> Outcome {
+    let deadline = Instant::now() + READING;
+    let source = loop {
+        match sinks.access(sink) {
+            Access::Ready(source) => break source,
+            Access::Reading if Instant::now() < deadline => sleep(Duration::from_millis(50)).await,
+            Access::Reading => {
+                let text = "its Secrets could not be read in time".to_owned();
+                return Outcome {
+                    result: Err((Reason::SecretResolveFailed, text)),
+                    latency: None,
+                };
+            }
+            Access::Failed(error) => {
+                return Outcome {
+                    result: Err((Reason::SecretResolveFailed, error.message().to_owned())),
+                    latency: None,
+                };
+            }
+        }
+    };
+    let begun = Instant::now();
+    let result = prober.probe(&source).await;
+    Outcome {
+        result: result.map_err(|error| (Reason::ConnectionTestFailed, error.message().to_owned())),
+        latency: Some(begun.elapsed()),
+    }
+}
+
+/// Makes the sink the owner, so that the test goes when the sink goes.
+async fn adopt(
+    client: &Client,
+    test: &KollectConnectionTest,
+    sink: &SinkObject,
+) -> Result<(), WriteError> {
+    let uid = sink.meta.uid.clone().unwrap_or_default();
+    let mut owners = test.metadata.owner_references.clone().unwrap_or_default();
+    if owners.iter().any(|owner| owner.uid == uid) {
+        return Ok(());
+    }
+    owners.push(OwnerReference {
+        api_version: meta::API_VERSION.to_owned(),
+        kind: sink.key.family.kind().to_owned(),
+        name: sink.key.name.clone(),
+        uid,
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    });
+    writer::write_owners::<KollectConnectionTest>(client, &test.metadata, &owners)
+        .await
+        .map(drop)
+}

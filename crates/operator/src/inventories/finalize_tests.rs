@@ -1,0 +1,103 @@
+//! Deleted inventories, and sinks that let go of their rows or do not.
+
+use kollect_api::{InventoryId, inventory::Dedupe, reference::SinkFamily};
+use kollect_collect::store::RowSelection;
+use kollect_export::{Configuration, SinkOrder, report::RetireReport};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_mins(10);
+
+fn key(name: &str) -> SinkKey {
+    SinkKey {
+        family: SinkFamily::Database,
+        namespace: "team-a".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn order(sinks: &[(&str, Source)]) -> Order {
+    let retire = sinks.iter().map(|(name, source)| SinkOrder {
+        key: key(name),
+        source: source.clone(),
+        configuration: Configuration(1),
+        interval: Duration::ZERO,
+        documents: kollect_sinks::DocumentOptions::default(),
+        resume: None,
+    });
+    Order {
+        inventory: InventoryId::namespaced("team-a", "inv"),
+        generation: 1,
+        scope: RowSelection::Namespace("team-a".to_owned()),
+        dedupe: Dedupe::KeepAll,
+        open: false,
+        deliver: Vec::new(),
+        retire: retire.collect(),
+    }
+}
+
+fn report(sinks: &[(&str, RetireState)]) -> Report {
+    let retiring = sinks.iter().map(|(name, state)| RetireReport {
+        key: key(name),
+        state: state.clone(),
+    });
+    Report {
+        retiring: retiring.collect(),
+        ..Report::default()
+    }
+}
+
+fn told(farewell: &Farewell) -> Vec<(&str, Fate, bool)> {
+    let notices = farewell.notices.iter();
+    notices
+        .map(|notice| (&*notice.sink.name, notice.fate, notice.error.is_some()))
+        .collect()
+}
+
+fn away() -> RetireState {
+    RetireState::Failed(SinkError::transient("away"))
+}
+
+#[test]
+fn an_inventory_goes_when_its_rows_have_left_all_sinks() {
+    let none = farewell(&order(&[]), &Report::default(), Duration::ZERO, PATIENCE);
+    assert_eq!(none.next, NextStep::Release, "it has no sinks");
+    let order = order(&[("a", Source::Reading), ("b", Source::Reading)]);
+    let states = [("a", RetireState::Done), ("b", RetireState::UnderWay)];
+    let waiting = farewell(&order, &report(&states), Duration::from_mins(4), PATIENCE);
+    assert_eq!(waiting.next, NextStep::Wait(Duration::from_mins(6)));
+    assert!(waiting.notices.is_empty(), "nothing is wrong yet");
+    let states = [("a", RetireState::Done), ("b", RetireState::Done)];
+    let gone = farewell(&order, &report(&states), Duration::from_mins(4), PATIENCE);
+    assert_eq!(gone.next, NextStep::Release);
+    assert!(gone.notices.is_empty());
+}
+
+#[test]
+fn a_sink_that_fails_is_waited_for_and_then_given_up() {
+    let order = order(&[("a", Source::Reading), ("b", Source::Reading)]);
+    let report = report(&[("a", RetireState::UnderWay), ("b", away())]);
+    let waiting = farewell(&order, &report, PATIENCE, PATIENCE);
+    assert_eq!(waiting.next, NextStep::Wait(Duration::ZERO));
+    assert_eq!(told(&waiting), [("b", Fate::TriedAgain, true)]);
+    let late = PATIENCE + Duration::from_secs(1);
+    let gone = farewell(&order, &report, late, PATIENCE);
+    assert_eq!(gone.next, NextStep::Release);
+    let expected = [("a", Fate::GivenUp, false), ("b", Fate::GivenUp, true)];
+    assert_eq!(told(&gone), expected);
+}
+
+#[test]
+fn a_sink_without_credentials_keeps_nobody_waiting() {
+    let terminal = Source::Held(SinkError::terminal("no Secret"));
+    let forbidden = Source::Held(SinkError::Forbidden("no right".to_owned()));
+    let alone = order(&[("a", terminal.clone())]);
+    let gone = farewell(&alone, &report(&[("a", away())]), Duration::ZERO, PATIENCE);
+    assert_eq!(gone.next, NextStep::Release);
+    assert_eq!(told(&gone), [("a", Fate::LeftAsTheyAre, true)]);
+    // A right may be granted any time.
+    let both = order(&[("a", terminal), ("b", forbidden)]);
+    let waiting = farewell(&both, &Report::default(), Duration::ZERO, PATIENCE);
+    assert_eq!(waiting.next, NextStep::Wait(PATIENCE));
+    assert_eq!(told(&waiting), [("a", Fate::LeftAsTheyAre, false)]);
+}

@@ -1,0 +1,126 @@
+//! The exporter of one inventory, and what is remembered of it.
+
+use std::sync::Arc;
+
+use kollect_collect::store::Store;
+use kollect_export::{Calls, Exporter, Order, Report, report::LaneState};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    object::InventoryObject, plan::InventoryPlan, status::InventoryStatus, subject::Subject,
+};
+
+/// An inventory and its plan.
+pub(super) struct Planned {
+    pub(super) subject: Subject,
+    pub(super) object: InventoryObject,
+    pub(super) plan: InventoryPlan,
+}
+
+/// What runs for one inventory.
+pub(super) struct Running {
+    orders: watch::Sender<Arc<Order>>,
+    pub(super) reports: watch::Receiver<Report>,
+    pub(super) stop: CancellationToken,
+    pub(super) task: JoinHandle<()>,
+    pub(super) uid: String,
+    /// The status that was written last, and the version of the object it was based on.
+    pub(super) written: Option<(Option<String>, InventoryStatus)>,
+    pub(super) written_at: Option<Instant>,
+    /// What was last seen, and since when.
+    seen: Option<(Report, bool)>,
+    pub(super) since: Instant,
+    /// What was told last about a sink that keeps rows of a deleted inventory.
+    pub(super) warned: &'static str,
+    /// The inventory as it was planned last, so that a report costs a look at one inventory.
+    pub(super) planned: Arc<Planned>,
+    /// When to look again although nothing is reported.
+    pub(super) wake: Option<Instant>,
+}
+
+impl Running {
+    /// Starts the exporter of an inventory. It rings `news` when it has something to report.
+    pub(super) fn start(
+        planned: &Arc<Planned>,
+        store: Store,
+        calls: Arc<Calls>,
+        news: Arc<Notify>,
+    ) -> Self {
+        let (orders, follow) = watch::channel(Arc::new(planned.plan.order.clone()));
+        let (tell, reports) = watch::channel(Report::default());
+        let exporter = Exporter::new(store, calls, follow, tell, news);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(exporter.run(stop.clone()));
+        Self {
+            orders,
+            reports,
+            stop,
+            task,
+            uid: planned.subject.uid.clone(),
+            written: None,
+            written_at: None,
+            seen: None,
+            since: Instant::now(),
+            warned: "",
+            planned: Arc::clone(planned),
+            wake: None,
+        }
+    }
+
+    /// Gives the exporter its newest order.
+    pub(super) fn instruct(&mut self, planned: &Arc<Planned>) {
+        self.planned = Arc::clone(planned);
+        let mut order = planned.plan.order.clone();
+        // Only an exporter that begins has to know what an earlier process did.
+        for sink in &mut order.deliver {
+            sink.resume = None;
+        }
+        self.orders.send_if_modified(|known| {
+            let news = **known != order;
+            if news {
+                *known = Arc::new(order);
+            }
+            news
+        });
+    }
+
+    /// Whether there is something to say about the inventory, or its time has come.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.reports.has_changed().unwrap_or(false) || self.wake.is_some_and(|wake| wake <= now)
+    }
+
+    /// How many of the sinks hold the current rows.
+    pub(super) fn state(&self) -> &'static str {
+        let report = self.reports.borrow();
+        let good = report.lanes.iter();
+        let good = good.filter(|lane| lane.state == LaneState::InStep).count();
+        match good {
+            0 if !report.lanes.is_empty() => "none",
+            good if good < report.lanes.len() => "some",
+            _ => "all",
+        }
+    }
+
+    /// Takes note of what is seen, and since when.
+    pub(super) fn observe(&mut self, report: &Report, gated: bool) {
+        let seen = self.seen.as_ref();
+        let same = seen.is_some_and(|(known, gate)| {
+            let states = |report: &Report| {
+                let lanes = report.lanes.iter();
+                lanes.map(|lane| lane.state.clone()).collect::<Vec<_>>()
+            };
+            *gate == gated
+                && known.waiting_for.is_some() == report.waiting_for.is_some()
+                && states(known) == states(report)
+        });
+        if !same {
+            self.since = Instant::now();
+        }
+        self.seen = Some((report.clone(), gated));
+    }
+}
