@@ -196,7 +196,7 @@ impl Dispatcher {
                     way.put(stamp, view.identity(), attributes)
                 }),
                 Contribution::Nothing => {
-                    self.write(interest, &failures, |way| way.skip(stamp, view.identity()))
+                    self.write(interest, &failures, |way| way.skip(stamp, view.identity()));
                 }
                 Contribution::Failed(error) => {
                     self.shared.tally.extraction_failed(interest.key.owner);
