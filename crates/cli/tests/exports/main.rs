@@ -1,6 +1,7 @@
 //! The built program between a real kube-apiserver and a real PostgreSQL: what the cluster holds is
 //! what the table holds, whatever happens to any of the three.
 
+mod agreement;
 mod churn;
 mod faults;
 mod scenarios;
