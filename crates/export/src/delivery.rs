@@ -5,17 +5,17 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::FutureExt as _;
 use kollect_api::InventoryId;
 use kollect_api::sink::SinkType;
-use kollect_sinks::{Delivery, Receipt, SinkError};
+use kollect_sinks::{Delivery, Receipt, Sink, SinkError};
 use tokio::{
-    sync::Semaphore,
+    sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout},
 };
 
 use crate::{order::SinkSource, pool::Pool};
 
-/// Is told of every call that reached a sink.
+/// Is told of every delivery.
 pub trait Observer: Send + Sync {
-    /// A delivery ended.
+    /// A delivery ended, or could not begin.
     fn delivered(&self, sink: SinkType, took: Duration, result: Result<&Receipt, &SinkError>);
     /// Rows that a sink holds already were not sent again.
     fn debounced(&self) {}
@@ -51,14 +51,16 @@ impl Calls {
         source: &SinkSource,
         delivery: &Delivery,
     ) -> Result<Receipt, SinkError> {
-        let sink = self.pool.acquire(source).await?;
-        let _permit = self.permits.acquire().await;
-        self.check()?;
-        self.pool.admit(source)?;
-        let begun = Instant::now();
-        let result = self.contained(source, sink.deliver(delivery)).await;
+        let (took, result) = match self.open(source).await {
+            Ok((sink, _permit)) => {
+                let begun = Instant::now();
+                let result = self.contained(source, sink.deliver(delivery)).await;
+                (begun.elapsed(), result)
+            }
+            Err(error) => (Duration::ZERO, Err(error)),
+        };
         self.observer
-            .delivered(source.spec.sink_type(), begun.elapsed(), result.as_ref());
+            .delivered(source.spec.sink_type(), took, result.as_ref());
         result
     }
 
@@ -68,14 +70,25 @@ impl Calls {
         source: &SinkSource,
         inventory: &InventoryId,
     ) -> Result<Receipt, SinkError> {
-        let sink = self.pool.acquire(source).await?;
-        let _permit = self.permits.acquire().await;
-        self.check()?;
-        self.pool.admit(source)?;
+        let (sink, _permit) = self.open(source).await?;
         self.contained(source, sink.retire(inventory)).await
     }
 
-    fn check(&self) -> Result<(), SinkError> {
+    /// The sink, once it may be called.
+    async fn open(
+        &self,
+        source: &SinkSource,
+    ) -> Result<(Arc<dyn Sink>, Option<SemaphorePermit<'_>>), SinkError> {
+        let opening = AssertUnwindSafe(self.pool.acquire(source)).catch_unwind();
+        let sink = opening.await.unwrap_or_else(|_| Err(panicked()))?;
+        // Nobody closes the semaphore.
+        let permit = self.permits.acquire().await.ok();
+        self.check_leadership()?;
+        self.pool.admit(source)?;
+        Ok((sink, permit))
+    }
+
+    fn check_leadership(&self) -> Result<(), SinkError> {
         if (self.may_write)() {
             return Ok(());
         }
@@ -90,10 +103,7 @@ impl Calls {
         let call = timeout(self.deadline, AssertUnwindSafe(call).catch_unwind());
         let result = match call.await {
             Ok(Ok(result)) => result,
-            // The text of a panic may contain anything, also values; it stays on standard error.
-            Ok(Err(_)) => Err(SinkError::transient(
-                "the sink failed in an unexpected way (a panic; the log of the operator has it)",
-            )),
+            Ok(Err(_)) => Err(panicked()),
             Err(_) => Err(SinkError::transient(format!(
                 "the export did not finish within {:?}; check the server, or raise --export-timeout",
                 self.deadline
@@ -102,4 +112,11 @@ impl Calls {
         self.pool.note(source, result.as_ref().map(|_| ()));
         result
     }
+}
+
+/// The text of a panic may contain anything, also values; it stays on standard error.
+fn panicked() -> SinkError {
+    SinkError::transient(
+        "the sink failed in an unexpected way (a panic; the log of the operator has it)",
+    )
 }

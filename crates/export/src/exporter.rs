@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
 };
@@ -86,7 +87,8 @@ struct Retiring {
 enum Ended {
     Delivery(SinkKey, Result<Receipt, SinkError>),
     Retirement(SinkKey, Result<Receipt, SinkError>),
-    Survey(u64, Box<Survey>, Duration),
+    /// A survey of a selection, unless it panicked.
+    Survey(u64, Option<Box<Survey>>, Duration),
 }
 
 impl Exporter {
@@ -346,13 +348,17 @@ impl Exporter {
             Ok(Ended::Survey(selection, survey, took)) => {
                 self.surveying = false;
                 self.survey_not_before = Instant::now() + (took * SURVEY_SHARE).max(SURVEY_PAUSE);
+                let Some(survey) = survey else {
+                    tracing::error!(inventory = %self.order.inventory, "a survey of the rows panicked; trying again");
+                    return;
+                };
                 let rows_version = RowsVersion {
                     selection,
                     revision: survey.revision,
                 };
                 self.survey = Some((rows_version, *survey));
             }
-            // Calls contain their panics; what is left is a task that was aborted.
+            // Calls and surveys contain their panics; what is left is a task that was aborted.
             Err(error) => tracing::error!(%error, "a task of an export ended"),
         }
     }
@@ -404,7 +410,8 @@ impl Exporter {
         if self.surveying {
             return None;
         }
-        let first = self.survey.is_none();
+        // The first one is waited for; but one that failed is not repeated at once.
+        let first = self.survey.is_none() && self.survey_not_before <= Instant::now();
         if !first {
             // Deliveries first: what they bring is what people wait for.
             let quiet = self.busy.is_empty();
@@ -440,8 +447,10 @@ impl Exporter {
         self.surveying = true;
         self.under_way.spawn_blocking(move || {
             let begun = Instant::now();
-            let survey = Survey::take(&store, &order.scope, order.dedupe, &sizes);
-            Ended::Survey(selection, Box::new(survey), begun.elapsed())
+            let survey = catch_unwind(AssertUnwindSafe(|| {
+                Survey::take(&store, &order.scope, order.dedupe, &sizes)
+            }));
+            Ended::Survey(selection, survey.ok().map(Box::new), begun.elapsed())
         });
     }
 

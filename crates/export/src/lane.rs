@@ -96,7 +96,8 @@ impl Lane {
         now: Moment,
         wall: Timestamp,
     ) {
-        if std::mem::replace(&mut self.resumed, true) {
+        // What the sink wants decides which checksum counts; that is known once it can be used.
+        if self.demand().is_none() || std::mem::replace(&mut self.resumed, true) {
             return;
         }
         let Some(resume) = self.order.resume.take() else {
@@ -165,15 +166,10 @@ impl Lane {
         self.holds = Some(rows_version);
     }
 
-    /// The delivery under way has ended. Returns whether something new has arrived at the sink.
-    pub(crate) fn end(
-        &mut self,
-        result: Result<(), SinkError>,
-        now: Moment,
-        jitter: Jitter,
-    ) -> bool {
+    /// The delivery under way has ended.
+    pub(crate) fn end(&mut self, result: Result<(), SinkError>, now: Moment, jitter: Jitter) {
         let Some(under_way) = self.under_way.take() else {
-            return false;
+            return;
         };
         match result {
             Ok(()) => {
@@ -189,7 +185,6 @@ impl Lane {
                         checksum: None,
                     });
                 }
-                news
             }
             Err(SinkError::OutOfStep(text))
                 if self.lost == 0 && under_way.attempt.since.is_some() =>
@@ -199,13 +194,11 @@ impl Lane {
                 self.lost += 1;
                 self.schedule.lost();
                 self.forget();
-                false
             }
             Err(error) => {
                 self.schedule.failed(class(&error), now, jitter);
                 self.failure = Some(error);
                 self.forget();
-                false
             }
         }
     }
@@ -218,6 +211,9 @@ impl Lane {
 
     /// Learns the checksum of what the sink holds, if the survey is about just that.
     pub(crate) fn learn(&mut self, survey: &Survey, rows_version: RowsVersion) {
+        if self.demand().is_none() {
+            return;
+        }
         let checksum = self.checksum_in(survey).map(str::to_owned);
         if self.holds == Some(rows_version)
             && let Some(export) = &mut self.last_export

@@ -21,7 +21,7 @@ use kollect_api::condition::{Condition, ConditionStatus, ConditionType, Reason};
 use kollect_collect::store::Store;
 use kollect_export::{Calls, Report};
 use kube::Client;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
 use self::{
     finalize::{NextStep, Notice, farewell},
@@ -73,6 +73,8 @@ pub struct Inventories {
     calls: Arc<Calls>,
     settings: ExportSettings,
     running: BTreeMap<InventoryId, Running>,
+    /// Exporters that were told to stop and have a call under way.
+    ending: Vec<(InventoryId, JoinHandle<()>)>,
     exports: Arc<Exports>,
     news: Arc<Notify>,
     replan_at: Instant,
@@ -147,6 +149,7 @@ impl Inventories {
             exports,
             settings,
             running: BTreeMap::new(),
+            ending: Vec::new(),
             news: Arc::new(Notify::new()),
             replan_at: Instant::now(),
             writes: WriteQueue::new(slots),
@@ -212,9 +215,11 @@ impl ControlLoop for Inventories {
         for running in running.values() {
             running.stop.cancel();
         }
-        for (_, running) in running {
+        let running = running.into_values().map(|running| running.task);
+        let ending = self.ending.drain(..).map(|(_, task)| task);
+        for task in running.chain(ending) {
             // Each exporter ends in a bounded time.
-            let _ = running.task.await;
+            let _ = task.await;
         }
         self.writes.finish().await;
     }
@@ -284,19 +289,31 @@ impl Inventories {
 
     /// Ends the exporters of inventories that are gone, or that are another object now.
     fn forget(&mut self, objects: &BTreeMap<InventoryId, (Subject, InventoryObject)>) {
-        self.running.retain(|id, running| {
-            let same = objects
-                .get(id)
-                .is_some_and(|(subject, _)| subject.uid == running.uid);
-            if !same {
-                running.stop.cancel();
-            }
-            same
-        });
+        let gone: Vec<InventoryId> = self
+            .running
+            .iter()
+            .filter(|(id, running)| {
+                let known = objects.get(*id);
+                known.is_none_or(|(subject, _)| subject.uid != running.uid)
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in gone {
+            self.end(&id);
+        }
+        self.ending.retain(|(_, task)| !task.is_finished());
         self.finalizers.retain(|id, _| objects.contains_key(id));
         // Events stand for themselves: the last one tells why an inventory could go.
         self.writes
             .retain(|key| key.event.is_some() || objects.contains_key(&key.inventory));
+    }
+
+    /// Stops the exporter of an inventory. What it has under way may end.
+    fn end(&mut self, id: &InventoryId) {
+        if let Some(running) = self.running.remove(id) {
+            running.stop.cancel();
+            self.ending.push((id.clone(), running.task));
+        }
     }
 
     /// Plans one inventory and brings it up to date.
@@ -307,9 +324,7 @@ impl Inventories {
                 self.write_finalizer(&subject.id, &object, FinalizerChange::Add);
             } else {
                 self.writes.withdraw(&WriteKey::object(&subject.id));
-                if let Some(running) = self.running.remove(&subject.id) {
-                    running.stop.cancel();
-                }
+                self.end(&subject.id);
             }
             return;
         }
@@ -334,6 +349,14 @@ impl Inventories {
         let id = &planned.subject.id;
         if let Some(running) = self.running.get_mut(id) {
             running.instruct(planned);
+            return;
+        }
+        // Two exporters of one inventory could undo each other's work.
+        if self
+            .ending
+            .iter()
+            .any(|(ending, task)| ending == id && !task.is_finished())
+        {
             return;
         }
         let running = Running::start(

@@ -1,6 +1,6 @@
 //! The hosts that the endpoint of a sink names, and whether they may be reached.
 
-use crate::{address::AddressPolicy, sink::SinkType};
+use crate::{address::AddressPolicy, reference::SinkFamily, sink::SinkType};
 
 /// Why an endpoint does not do. No variant repeats the endpoint: it may hold credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +40,9 @@ pub fn check(
             .split(',')
             .map(|server| address_host(server.trim()))
             .collect(),
-        SinkType::Kafka => vec![address_host(endpoint)],
-        SinkType::Postgres | SinkType::Bigquery | SinkType::Mongodb => Vec::new(),
+        // Databases have their address in a Secret; everything else is judged as an address.
+        _ if type_.family() == SinkFamily::Database => Vec::new(),
+        _ => vec![address_host(endpoint)],
     };
     match hosts.into_iter().find(|host| !addresses.allows_host(host)) {
         Some(host) => Err(EndpointError::Host(crate::address::normalize(host))),
