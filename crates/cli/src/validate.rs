@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Result, bail};
 use clap::Args;
 use kollect_api::{
+    SinkKey,
     address::{AddressPolicy, Network},
     rules::{self, Object},
 };
@@ -16,7 +17,6 @@ use crate::{
     configuration::{Configuration, Standard},
     manifest::{self, Extent},
 };
-use kollect_api::SinkKey;
 
 /// Options of `kollect validate`.
 #[derive(Debug, Args)]

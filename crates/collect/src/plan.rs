@@ -61,8 +61,7 @@ mod target;
 mod watch;
 mod world;
 
-use kollect_watch::Resource;
-use kollect_watch::access::Review;
+use kollect_watch::{Resource, access::Review};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -4,12 +4,13 @@
 
 use std::alloc::System;
 
-use kollect_collect::gates::Version;
-use kollect_collect::plan::Plan;
-use kollect_collect::store::{Limits, Outcome, Stamp, Store};
+use kollect_collect::{
+    gates::Version,
+    plan::Plan,
+    store::{Limits, Outcome, Stamp, Store},
+};
 use kollect_inventory::AttributesBuffer;
-use kollect_watch::ObjectIdentity;
-use kollect_watch::WatchScope;
+use kollect_watch::{ObjectIdentity, WatchScope};
 use serde_json::json;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

@@ -3,8 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
-use kollect_api::InventoryId;
-use kollect_api::sink::SinkType;
+use kollect_api::{InventoryId, sink::SinkType};
 use kollect_sinks::{Delivery, Receipt, Sink, SinkError};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},

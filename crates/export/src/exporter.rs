@@ -12,7 +12,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kollect_api::InventoryId;
+use kollect_api::{InventoryId, SinkKey};
 use kollect_collect::store::{Revision, Store, Subscription, Taken};
 use kollect_sinks::{Delivery, Demand, Receipt, SinkError};
 use tokio::{
@@ -33,7 +33,6 @@ use crate::{
     schedule::{Attempt, Verdict},
     survey::Survey,
 };
-use kollect_api::SinkKey;
 
 /// Changes are gathered until none comes for this long,
 const QUIET: Duration = Duration::from_millis(50);

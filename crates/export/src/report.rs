@@ -1,11 +1,11 @@
 //! What an exporter says about its work.
 
 use jiff::Timestamp;
+use kollect_api::SinkKey;
 use kollect_collect::plan::TargetKey;
 use kollect_sinks::SinkError;
 
 use crate::survey::Survey;
-use kollect_api::SinkKey;
 
 /// The state of one inventory's exports.
 #[derive(Debug, Clone, Default, PartialEq)]

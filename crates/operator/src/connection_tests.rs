@@ -11,9 +11,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
     jiff::Timestamp,
 };
-use kollect_api::SinkKey;
 use kollect_api::{
-    KollectConnectionTest,
+    KollectConnectionTest, SinkKey,
     condition::{
         ConditionStatus::{False, True},
         ConditionType::{ConnectionVerified, Ready},

@@ -16,8 +16,10 @@ pub mod subject;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kollect_api::InventoryId;
-use kollect_api::condition::{Condition, ConditionStatus, ConditionType, Reason};
+use kollect_api::{
+    InventoryId,
+    condition::{Condition, ConditionStatus, ConditionType, Reason},
+};
 use kollect_collect::store::Store;
 use kollect_export::{Calls, Report};
 use kube::Client;

@@ -3,8 +3,7 @@
 //! Rendered from made-up rows; no backend is asked.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kollect_api::sink::SinkSpec;
-use kollect_api::sink::status::Preview;
+use kollect_api::sink::{SinkSpec, status::Preview};
 use kollect_sinks::backend;
 
 /// A preview, the same one again if nothing about it changed.

@@ -9,9 +9,9 @@ pub mod status;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kollect_api::SinkKey;
 use kollect_api::{
-    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, condition, effective, meta,
+    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, SinkKey, condition, effective,
+    meta,
     reference::SinkFamily,
     sink::{SinkStatus, SinkType},
 };

@@ -1,8 +1,9 @@
 //! Statuses of targets, from what is known of them.
 
+use kollect_api::condition::{self, ConditionStatus};
+
 use super::*;
 use k8s_openapi::jiff::Timestamp;
-use kollect_api::condition::{self, ConditionStatus};
 
 fn at(second: i64) -> Time {
     Time(Timestamp::from_second(second).unwrap())

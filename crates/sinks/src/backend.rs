@@ -3,7 +3,7 @@
 //! A backend is one folder with one registration: an implementation of [`Backend`], which says what
 //! the backend answers to, what its sinks want, which settings it refuses, how a sink is opened and
 //! how it previews itself. Whoever adds one adds the folder, its block and type word in
-//! `kollect_api::sink`, and one line in [`REGISTRY`].
+//! `kollect_api::sink`, and one line in `REGISTRY` below.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 

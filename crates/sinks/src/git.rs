@@ -48,9 +48,12 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use kollect_api::sink::{
-    SinkSpec, SinkType,
-    status::{GitPreview, Preview},
+use kollect_api::{
+    InventoryId,
+    sink::{
+        SinkSpec, SinkType,
+        status::{GitPreview, Preview},
+    },
 };
 use kollect_inventory::{Delta, Snapshot};
 
@@ -61,7 +64,6 @@ use crate::{
     layout::Layout,
     sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
 };
-use kollect_api::InventoryId;
 
 use self::{
     error::GitError,

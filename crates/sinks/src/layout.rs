@@ -47,10 +47,10 @@ mod yaml;
 
 use jiff::Timestamp;
 use kollect_api::{
-    effective,
+    InventoryId, effective,
     rules::template::{Placeholder, Template},
     sink::{
-        KollectSnapshotSinkSpec, SinkType,
+        KollectSnapshotSinkSpec, SinkSpec, SinkType,
         common::{Compression, Format, LayoutContent, LayoutMode},
     },
 };
@@ -69,8 +69,6 @@ pub use render::{Changes, Rendering};
 
 use crate::sink::{Delivery, DocumentOptions};
 use content::Content;
-use kollect_api::InventoryId;
-use kollect_api::sink::SinkSpec;
 use places::Rule;
 use template::{Fixed, Naming};
 

@@ -16,6 +16,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Row, Snapshot};
 use tokio::sync::watch;
 
@@ -23,7 +24,6 @@ use crate::{
     error::SinkError,
     sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
 };
-use kollect_api::InventoryId;
 
 /// Rows that travel to the server in one go; between two of them a delivery can be interrupted.
 const BATCH: usize = 500;

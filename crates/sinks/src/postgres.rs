@@ -42,7 +42,7 @@ use std::{
 use async_trait::async_trait;
 use jiff::Timestamp;
 use kollect_api::{
-    effective,
+    InventoryId, effective,
     sink::{
         SinkCommon, SinkSpec, SinkType,
         common::ProvisioningMode,
@@ -75,7 +75,6 @@ use crate::{
     sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
     tls::Trust,
 };
-use kollect_api::InventoryId;
 
 /// Keys of the Secret that may hold the connection string, in order of preference.
 const DSN_KEYS: [&str; 4] = ["dsn", "url", "connectionString", "DATABASE_URL"];

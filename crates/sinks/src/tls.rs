@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use kollect_api::address;
+use kollect_api::{address, sink::SinkSpec};
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier},
@@ -29,7 +29,6 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use self::verifier::{AcceptAny, Listed};
 use crate::{credentials::Materials, error::SinkError};
-use kollect_api::sink::SinkSpec;
 
 /// How long a server may take to agree on a session.
 const HANDSHAKE: Duration = Duration::from_secs(10);

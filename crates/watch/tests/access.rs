@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use kollect_testkit::Cluster;
-use kollect_testkit::cluster::User;
-use kollect_testkit::rbac::{Rule, Scope};
-use kollect_testkit::wait::eventually;
-use kollect_watch::access::Reviewer;
+use kollect_testkit::{
+    Cluster,
+    cluster::User,
+    rbac::{Rule, Scope},
+    wait::eventually,
+};
 use kollect_watch::{
     Resource, WatchScope,
-    access::{Permission, Review},
+    access::{Permission, Review, Reviewer},
 };
 
 const WATCH: Rule<'_> = Rule {

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use kollect_api::GroupVersionKind;
-use kollect_testkit::control_plane::Options;
-use kollect_testkit::{Cluster, ControlPlane};
+use kollect_testkit::{Cluster, ControlPlane, control_plane::Options};
 use kollect_watch::discovery::{Answer, Discovery, Freshness, Missing, group_of_crd};
 use serde_json::json;
 

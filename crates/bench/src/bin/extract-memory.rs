@@ -6,18 +6,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use kollect_api::KollectProfile;
-use kollect_bench::bar::{self, Bar};
-use kollect_bench::workload::{self, OBJECTS};
-use kollect_collect::extract::Settings;
-use kollect_collect::gates::Version;
-use kollect_collect::plan::{
-    KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, TargetKey, World,
+use kollect_bench::{
+    bar::{self, Bar},
+    workload::{self, OBJECTS},
 };
-use kollect_collect::store::{Limits, Stamp, Store};
-use kollect_collect::{Extractor, ObjectType, Projection};
+use kollect_collect::{
+    Extractor, ObjectType, Projection,
+    extract::Settings,
+    gates::Version,
+    plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, TargetKey, World},
+    store::{Limits, Stamp, Store},
+};
 use kollect_inventory::AttributesBuffer;
-use kollect_watch::ObjectIdentity;
-use kollect_watch::{Resource, WatchScope, access::Permission};
+use kollect_watch::{ObjectIdentity, Resource, WatchScope, access::Permission};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

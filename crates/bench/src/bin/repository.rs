@@ -12,9 +12,11 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use kollect_api::InventoryId;
-use kollect_api::sink::SinkSpec;
-use kollect_api::{address::AddressPolicy, sink::KollectSnapshotSinkSpec};
+use kollect_api::{
+    InventoryId,
+    address::AddressPolicy,
+    sink::{KollectSnapshotSinkSpec, SinkSpec},
+};
 use kollect_bench::{bar, process};
 use kollect_inventory::{
     AttributesBuffer, Delta, Interner, OriginParts, Row, Snapshot, TargetKind,

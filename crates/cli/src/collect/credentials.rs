@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
-use kollect_api::rules::Settings;
-use kollect_api::sink::SinkSpec;
+use kollect_api::{rules::Settings, sink::SinkSpec};
 use kollect_sinks::{
     SinkError,
     credentials::{self, Materials},

@@ -4,7 +4,7 @@ use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use kollect_api::sink::SinkSpec;
+use kollect_api::{SinkKey, sink::SinkSpec};
 use kollect_inventory::{Document, Pass};
 use kollect_sinks::{
     Delivery, DeliveryRows, DocumentOptions, Receipt, Sink,
@@ -18,7 +18,6 @@ use super::{
     units::Unit,
     way::Prepared,
 };
-use kollect_api::SinkKey;
 
 /// A place to deliver to.
 #[derive(Debug, Clone)]

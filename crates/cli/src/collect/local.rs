@@ -6,11 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kollect_api::InventoryId;
-use kollect_api::sink::{
-    KollectSnapshotSinkSpec, SinkCommon,
-    common::{self, LayoutMode, Serialization},
-    snapshot::SnapshotSinkType,
+use kollect_api::{
+    InventoryId,
+    sink::{
+        KollectSnapshotSinkSpec, SinkCommon,
+        common::{self, LayoutMode, Serialization},
+        snapshot::SnapshotSinkType,
+    },
 };
 use kollect_inventory::Snapshot;
 use kollect_sinks::{

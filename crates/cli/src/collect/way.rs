@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use kollect_api::rules::Object;
-use kollect_api::sink::SinkSpec;
+use kollect_api::{SinkKey, rules::Object, sink::SinkSpec};
 use kollect_sinks::credentials::Materials;
 
 use super::{Options, credentials, records::Format};
 use crate::configuration::Configuration;
-use kollect_api::SinkKey;
 
 /// Where rows go.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
-use kollect_watch::access::{Permission, Review};
-use kollect_watch::{Resource, WatchScope};
+use kollect_watch::{
+    Decode as _, InterruptionClass, Resource, WatchScope,
+    access::{Permission, Review},
+};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::engine::numbered_projection::NumberedProjection;
 use crate::plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, World};
 use crate::store::{Limits, Store};
-use kollect_watch::{Decode as _, InterruptionClass};
 
 /// ConfigMaps of one namespace, a plan that changes, and dispatchers without watches.
 struct Bench {

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use kollect_expr::ReadSet;
+use kollect_watch::{Decode, DecodeError, Decoded};
 
 use crate::decode::DecodedObject;
 use crate::plan::ResourcePlan;
 use crate::projection::Projection;
-use kollect_watch::{Decode, DecodeError, Decoded};
 
 /// How the objects of one resource are seen.
 #[derive(Debug)]

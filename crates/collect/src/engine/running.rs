@@ -1,6 +1,6 @@
 //! A watch that runs, and one that waits for its successor.
 
-use kollect_watch::Resource;
+use kollect_watch::{Interruption, Resource, View, WatchHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,6 @@ use super::WatchState;
 use super::feeds::Feeds;
 use super::numbered_projection::NumberedProjection;
 use crate::plan::Watch;
-use kollect_watch::{Interruption, View, WatchHandle};
 
 /// What a dispatcher tells of its watch.
 #[derive(Debug, Default)]

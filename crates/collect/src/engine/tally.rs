@@ -4,15 +4,13 @@
 //! that ended are kept with their resource, so that a count never falls while the resource is
 //! watched, and are forgotten with it.
 
-use kollect_watch::Resource;
+use kollect_watch::{ListingCause, Resource, WatchCounters};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kollect_inventory::TargetKind;
-
-use kollect_watch::{ListingCause, WatchCounters};
 
 /// How long something took, as a histogram with fixed buckets.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Both kinds of target, seen alike.
 
-use kollect_api::selector::LabelSelector;
-use kollect_api::target::ResourceRule;
-use kollect_api::{KollectClusterTarget, KollectTarget};
+use kollect_api::{
+    KollectClusterTarget, KollectTarget, selector::LabelSelector, target::ResourceRule,
+};
 use kollect_inventory::TargetKind;
 
 use super::key::TargetKey;

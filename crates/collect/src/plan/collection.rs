@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kollect_api::{GroupVersionKind, KollectProfile, meta};
+use kollect_watch::{ObjectContent, Resource};
 
 use super::resource::projection;
 use crate::extract::Extractor;
 use crate::gates::{Decision, NamespaceGate, ObjectView, PolicyFailures, Selection, Skip, Verdict};
-use kollect_watch::{ObjectContent, Resource};
 
 /// A profile as it is used for extraction.
 ///

@@ -1,6 +1,6 @@
 //! What a new plan changes.
 
-use kollect_watch::WatchScope;
+use kollect_watch::{Resource, WatchScope};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use super::collection::{Collection, Reach};
 use super::key::TargetKey;
 use super::target::{Course, TargetPlan};
 use super::watch::Watch;
-use kollect_watch::Resource;
 
 /// The way from one plan to the next. What is not mentioned stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

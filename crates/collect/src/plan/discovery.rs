@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use kollect_api::GroupVersionKind;
-use kollect_watch::Resource;
-use kollect_watch::discovery::{Answer, Served};
+use kollect_watch::{
+    Resource,
+    discovery::{Answer, Served},
+};
 
 /// What discovery says about a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

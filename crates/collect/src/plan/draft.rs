@@ -16,9 +16,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kollect_api::condition::Reason;
-use kollect_api::target::ResourceRule;
-use kollect_api::{GroupVersionKind, KollectProfile, KollectScope};
+use kollect_api::{
+    GroupVersionKind, KollectProfile, KollectScope, condition::Reason, target::ResourceRule,
+};
+use kollect_watch::Resource;
 
 use super::ask::Ask;
 use super::ceilings::Ceilings;
@@ -31,7 +32,6 @@ use super::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
 use super::world::{ProfileFact, Readable, World};
 use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection, SelectionError};
-use kollect_watch::Resource;
 
 /// What all drafts of one plan share.
 pub(super) struct Drafting<'w> {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+use kollect_watch::{Resource, WatchScope};
+
 use super::collection::{Collection, Reach};
 use super::key::TargetKey;
 use super::target::TargetPlan;
@@ -12,7 +14,6 @@ use super::watch::Watch;
 use crate::decode::ObjectType;
 use crate::gates::{NamespaceGate, ObjectView, Verdict};
 use crate::projection::Projection;
-use kollect_watch::{Resource, WatchScope};
 
 /// All targets of one resource, seen from its objects.
 #[derive(Debug)]

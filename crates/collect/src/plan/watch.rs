@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kollect_watch::access::{Permission, Review};
-use kollect_watch::{ObjectContent, Resource, WatchScope, WatchSubject};
+use kollect_watch::{
+    ObjectContent, Resource, WatchScope, WatchSubject,
+    access::{Permission, Review},
+};
 
 use super::access::Access;
 use super::collection::Collection;

@@ -1,11 +1,9 @@
 //! How watches and lists write into the store.
 
-use kollect_watch::WatchScope;
+use kollect_watch::{ObjectIdentity, WatchScope};
 use std::sync::{Arc, RwLock};
 
 use kollect_inventory::Attributes;
-
-use kollect_watch::ObjectIdentity;
 
 use super::entry::{Content, Outcome, Stamp};
 use super::locks::{read, write};

@@ -14,14 +14,12 @@
 //!
 //! [`Validity`](super::validity::Validity) says what is valid and what has been listed.
 
-use kollect_watch::WatchScope;
+use kollect_watch::{ObjectIdentity, WatchScope};
 use std::hash::BuildHasher;
 
 use hashbrown::hash_table::Entry as Slot;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use kollect_inventory::{Attributes, Row, Uid};
-
-use kollect_watch::ObjectIdentity;
 
 use super::entry::{Content, Entry, Outcome, State};
 use crate::gates::Version;

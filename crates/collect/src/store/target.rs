@@ -1,6 +1,6 @@
 //! The rows of one target, for many writers.
 
-use kollect_watch::WatchScope;
+use kollect_watch::{ObjectIdentity, WatchScope};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use hashbrown::DefaultHashBuilder;
 use kollect_api::GroupVersionKind;
 use kollect_inventory::{Attributes, Interner, OriginParts, Row};
-
-use kollect_watch::ObjectIdentity;
 
 use super::entry::{Content, Outcome, Stamp};
 use super::failures::Failures;

@@ -4,8 +4,7 @@ use kollect_watch::ObjectContent;
 use std::collections::BTreeMap;
 
 use kollect_api::GroupVersionKind;
-use kollect_collect::extract::Settings;
-use kollect_collect::{DecodeError, Extractor, ObjectType, Projection};
+use kollect_collect::{DecodeError, Extractor, ObjectType, Projection, extract::Settings};
 use kollect_expr::ReadSet;
 use serde_json::{Value, json};
 

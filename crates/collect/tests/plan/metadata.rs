@@ -1,7 +1,9 @@
 //! What is asked of the API server, and what is decoded.
 
-use kollect_collect::gates::{Decision, ObjectView, Skip};
-use kollect_collect::plan::{Plan, Watch};
+use kollect_collect::{
+    gates::{Decision, ObjectView, Skip},
+    plan::{Plan, Watch},
+};
 use kollect_watch::ObjectContent;
 use serde_json::{Value, json};
 

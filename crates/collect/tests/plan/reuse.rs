@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use kollect_collect::plan::{KindFact, NamespaceListing, Plan, TargetKey, World};
-use kollect_watch::WatchScope;
-use kollect_watch::access::{Permission, Review};
+use kollect_watch::{
+    WatchScope,
+    access::{Permission, Review},
+};
 use serde_json::{Value, json};
 
 use crate::support::{add, empty_world, gvk, key, plan, remove, resource, yaml};

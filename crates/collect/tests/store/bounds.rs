@@ -1,8 +1,10 @@
 //! What comes and goes leaves nothing behind.
 
-use kollect_collect::gates::Version;
-use kollect_collect::plan::Plan;
-use kollect_collect::store::{Limits, Stamp, Store};
+use kollect_collect::{
+    gates::Version,
+    plan::Plan,
+    store::{Limits, Stamp, Store},
+};
 use kollect_watch::WatchScope;
 use serde_json::json;
 

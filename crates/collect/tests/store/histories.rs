@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use kollect_collect::plan::{Course, TargetKey};
-use kollect_collect::store::{Limits, RowSelection, Subscription, Taken};
+use kollect_collect::{
+    plan::{Course, TargetKey},
+    store::{Limits, RowSelection, Subscription, Taken},
+};
 use kollect_inventory::Snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use kollect_collect::gates::{ObjectView, Version};
-use kollect_collect::plan::{Epoch, Plan, TargetChange, TargetKey, Watch, World};
-use kollect_collect::store::{Feed, Limits, Listing, Stamp, Store};
+use kollect_collect::{
+    gates::{ObjectView, Version},
+    plan::{Epoch, Plan, TargetChange, TargetKey, Watch, World},
+    store::{Feed, Limits, Listing, Stamp, Store},
+};
 use kollect_inventory::AttributesBuffer;
 use kollect_watch::{
     Resource, WatchScope,

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kollect_collect::gates::Version;
-use kollect_collect::plan::Plan;
-use kollect_collect::store::{Limits, RowSelection, Store, Subscription, Taken};
+use kollect_collect::{
+    gates::Version,
+    plan::Plan,
+    store::{Limits, RowSelection, Store, Subscription, Taken},
+};
 use kollect_inventory::{Delta, Snapshot};
 use kollect_watch::WatchScope;
 

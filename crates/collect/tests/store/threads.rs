@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use kollect_collect::gates::Version;
-use kollect_collect::plan::Plan;
-use kollect_collect::store::{Limits, RowSelection, Stamp, Store, Subscription, Taken};
+use kollect_collect::{
+    gates::Version,
+    plan::Plan,
+    store::{Limits, RowSelection, Stamp, Store, Subscription, Taken},
+};
 use kollect_inventory::Snapshot;
 use kollect_watch::WatchScope;
 

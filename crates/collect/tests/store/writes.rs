@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use kollect_collect::gates::{PolicyFailures, Version};
-use kollect_collect::plan::{Epoch, Plan};
-use kollect_collect::store::{Feed, Limits, Outcome, RowSelection, Stamp, Store};
+use kollect_collect::{
+    gates::{PolicyFailures, Version},
+    plan::{Epoch, Plan},
+    store::{Feed, Limits, Outcome, RowSelection, Stamp, Store},
+};
 use kollect_inventory::AttributesBuffer;
-use kollect_watch::ObjectIdentity;
-use kollect_watch::WatchScope;
+use kollect_watch::{ObjectIdentity, WatchScope};
 use serde_json::json;
 
 use crate::support::{add, key, plan, world, yaml};

@@ -7,11 +7,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kollect_api::InventoryId;
-use kollect_api::SinkKey;
-use kollect_api::inventory::Dedupe;
-use kollect_api::sink::SinkSpec;
-use kollect_api::{GroupVersionKind, reference::SinkFamily};
+use kollect_api::{
+    GroupVersionKind, InventoryId, SinkKey, inventory::Dedupe, reference::SinkFamily,
+    sink::SinkSpec,
+};
 use kollect_collect::{
     gates::Version,
     plan::{KindFact, NamespaceFacts, NamespaceListing, Plan, ProfileFact, TargetKey, World},

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use kollect_expr::jsonpath::{EvalError, Path, Problem, Shape};
-use kollect_expr::pointer::Pointer;
+use kollect_expr::{
+    jsonpath::{EvalError, Path, Problem, Shape},
+    pointer::Pointer,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

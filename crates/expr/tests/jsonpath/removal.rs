@@ -2,9 +2,11 @@
 
 use std::sync::LazyLock;
 
-use kollect_expr::Removals;
-use kollect_expr::jsonpath::{EvalError, Path};
-use kollect_expr::pointer::{ParseError, Pointer};
+use kollect_expr::{
+    Removals,
+    jsonpath::{EvalError, Path},
+    pointer::{ParseError, Pointer},
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,8 +1,7 @@
 //! Rollups of several namespaces: vectors, and that no order of input matters.
 
 use kollect_api::inventory::Dedupe;
-use kollect_inventory::rollup::merge;
-use kollect_inventory::{Rollup, Row, Shard, TargetKind};
+use kollect_inventory::{Rollup, Row, Shard, TargetKind, rollup::merge};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -6,10 +6,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
-use kollect_api::InventoryScope;
-use kollect_api::SinkKey;
 use kollect_api::{
-    KollectClusterScope, KollectClusterTarget, KollectScope,
+    InventoryScope, KollectClusterScope, KollectClusterTarget, KollectScope, SinkKey,
     condition::{ConditionStatus, ConditionType, Reason},
     effective,
     inventory::KollectClusterInventorySpec,

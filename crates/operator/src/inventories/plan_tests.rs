@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kollect_api::sink::SinkSpec;
-use kollect_api::{KollectClusterInventory, KollectInventory};
+use kollect_api::{KollectClusterInventory, KollectInventory, sink::SinkSpec};
 use kollect_collect::plan::NamespaceFacts;
 use kollect_export::SinkSource;
 use kollect_sinks::credentials::Materials;

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
-use kollect_api::InventoryId;
-use kollect_api::SinkKey;
-use kollect_api::inventory::Dedupe;
 use kollect_api::{
-    KollectClusterInventory, KollectInventory,
-    inventory::KollectClusterInventorySpec,
+    InventoryId, KollectClusterInventory, KollectInventory, SinkKey,
+    inventory::{Dedupe, KollectClusterInventorySpec},
     meta,
     reference::{SinkFamily, SinkRef},
 };

@@ -1,14 +1,13 @@
 //! The status of a sink, from its last probe.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kollect_api::sink::SinkSpec;
 use kollect_api::{
     condition::{
         ConditionStatus::{False, True},
         ConditionType::{ConnectionVerified, Degraded, TLSInsecure},
         Reason,
     },
-    sink::SinkStatus,
+    sink::{SinkSpec, SinkStatus},
 };
 
 use crate::{

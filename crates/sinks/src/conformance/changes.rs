@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Snapshot};
 
 use super::{
@@ -16,7 +17,6 @@ use crate::{
     error::SinkError,
     sink::{DeliveryRows, Demand},
 };
-use kollect_api::InventoryId;
 
 /// New and changed rows.
 pub(super) async fn changes_add_and_update(subject: &dyn Subject) {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Snapshot};
 use serde_json::Value;
 
@@ -11,7 +12,6 @@ use crate::{
     error::SinkError,
     sink::{Delivery, DeliveryRows, Demand, DocumentOptions, Receipt, Sink},
 };
-use kollect_api::InventoryId;
 
 /// Longest time for anything that has to work. Generous, because the machine may be busy; a sink
 /// that hangs is still found.

@@ -1,6 +1,7 @@
 //! Inventories and clusters share a backend and never touch each other.
 
 use futures::future::join_all;
+use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
 
 use super::{
@@ -8,7 +9,6 @@ use super::{
     rows::Rows,
     subject::{Retirement, Subject},
 };
-use kollect_api::InventoryId;
 
 /// Names that are easily taken for each other: prefixes, the same words cut elsewhere, the same
 /// name in another scope.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::sink::Sink;
 use kollect_api::InventoryId;
+
+use crate::sink::Sink;
 
 /// A backend under test: a fresh, empty place on its real server, and the means to look at it and
 /// to take it away. Every case gets a subject of its own.

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Snapshot};
 
 use super::{
@@ -19,7 +20,6 @@ use crate::{
     error::SinkError,
     sink::{DeliveryRows, Demand},
 };
-use kollect_api::InventoryId;
 
 /// How long a rejected login may take.
 const REJECTION: Duration = Duration::from_secs(20);

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use git2::Oid;
 use jiff::Timestamp;
+use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Snapshot};
 
 use super::{
@@ -20,7 +21,6 @@ use crate::{
     },
     sink::Delivery,
 };
-use kollect_api::InventoryId;
 
 /// What all proposals of a sink have in common: how rows become files and commits.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What a sink's description and its Secret say about a repository.
 
 use kollect_api::sink::{
-    SinkType,
+    SinkSpec, SinkType,
     snapshot::{Git, GitAuthType, KollectSnapshotSinkSpec, MergeRequestMode},
 };
 
@@ -19,7 +19,6 @@ use crate::{
     secret::{SecretData, SecretText},
     tls::Trust,
 };
-use kollect_api::sink::SinkSpec;
 
 /// How a sink uses its repository.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 //! The columns are those of Parquet files, so that both formats load into the same table.
 
 use jiff::{Timestamp, tz::TimeZone};
+use kollect_api::InventoryId;
 use kollect_inventory::{CanonicalRef, Row, canonical::View};
 
 use super::error::LayoutError;
-use kollect_api::InventoryId;
 
 /// Attributes with a column of their own when nobody names any.
 const DEFAULT_HOT: [&str; 2] = ["image", "version"];

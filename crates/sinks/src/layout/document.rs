@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kollect_api::sink::common::{Compression, Format};
+use kollect_api::{
+    InventoryId,
+    sink::common::{Compression, Format},
+};
 use kollect_inventory::{Document, Pass, Snapshot, Splitter, parts_digest};
 
 use super::body::{Body, Encoding, File, Lines};
@@ -13,7 +16,6 @@ use super::held::Held;
 use super::path::{RepoPath, UnsafePath};
 use super::set::SetManifest;
 use super::{Header, Layout, extension, template};
-use kollect_api::InventoryId;
 
 /// The documents of one delivery, each with its place, and what lists them if there are several.
 pub(super) fn files(

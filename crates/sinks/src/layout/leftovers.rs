@@ -7,7 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use kollect_api::sink::common::{Format, LayoutContent, LayoutMode};
+use kollect_api::{
+    InventoryScope,
+    sink::common::{Format, LayoutContent, LayoutMode},
+};
 
 use super::error::LayoutError;
 use super::held::Held;
@@ -15,7 +18,6 @@ use super::ownership::Record;
 use super::path::RepoPath;
 use super::pattern::Pattern;
 use super::{Header, Layout};
-use kollect_api::InventoryScope;
 
 /// The leftovers of rows in a repository that now holds `paths`.
 pub(super) fn find(

@@ -15,11 +15,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kollect_api::{InventoryId, InventoryScope};
+
 use super::error::LayoutError;
 use super::held::Held;
 use super::path::{RESERVED, RepoPath};
 use super::segment::{self, GREATEST_LENGTH, sanitise};
-use kollect_api::{InventoryId, InventoryScope};
 
 /// Most paths in one leaf.
 pub const CAPACITY: usize = 256;

@@ -6,8 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use kollect_api::rules::template::Placeholder;
-use kollect_api::sink::common::LayoutMode;
+use kollect_api::{rules::template::Placeholder, sink::common::LayoutMode};
 use kollect_inventory::{Delta, Snapshot};
 
 use super::body::{Body, File};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kollect_api::{
-    effective,
+    InventoryId, effective,
     sink::{
         SinkSpec,
         common::{Format, LayoutContent, LayoutMode, ProvisioningMode},
@@ -19,7 +19,6 @@ use super::manifest::Embedding;
 use super::render::render_all;
 use super::{Header, Layout};
 use crate::sink::DocumentOptions;
-use kollect_api::InventoryId;
 
 /// Names of the Deployments that are shown.
 const SAMPLES: [&str; 4] = ["api", "web", "cache", "worker"];

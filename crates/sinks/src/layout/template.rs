@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use kollect_api::{
+    InventoryId,
     rules::template::{Piece, Placeholder, Template},
     sink::common::{GroupInPath, LayoutFilename},
 };
@@ -10,7 +11,6 @@ use kollect_inventory::Row;
 
 use super::path::{RepoPath, UnsafePath};
 use super::segment::{self, sanitise};
-use kollect_api::InventoryId;
 
 /// How names become path segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use kollect_api::InventoryId;
+
 use super::Redaction;
 use crate::{
     error::SinkError,
     sink::{Delivery, Demand, Receipt, Sink},
 };
-use kollect_api::InventoryId;
 
 /// A sink whose texts hold no secret values, whatever its backend and the libraries below it say.
 ///

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Row, Snapshot};
-use kollect_sinks::DocumentOptions;
-use kollect_sinks::layout::{
-    Layout, LayoutError, Nothing, Places, RepoPath,
-    render::{render_all, render_changes},
+use kollect_sinks::{
+    DocumentOptions,
+    layout::{
+        Layout, LayoutError, Nothing, Places, RepoPath,
+        render::{render_all, render_changes},
+    },
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

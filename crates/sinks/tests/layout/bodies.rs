@@ -4,8 +4,10 @@ use std::io::Read;
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::DocumentOptions;
-use kollect_sinks::layout::{File, Nothing, render::render_all};
+use kollect_sinks::{
+    DocumentOptions,
+    layout::{File, Nothing, render::render_all},
+};
 use serde_json::{Value, json};
 
 use crate::rows::{Item, header, layout};

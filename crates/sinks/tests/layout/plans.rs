@@ -5,10 +5,12 @@ use std::num::NonZeroU64;
 
 use kollect_api::InventoryId;
 use kollect_inventory::{Delta, Row, Snapshot};
-use kollect_sinks::DocumentOptions;
-use kollect_sinks::layout::{
-    FileOwner, LayoutError, Places, Plan, RepoPath, plan_changes, plan_everything, plan_release,
-    preview::preview,
+use kollect_sinks::{
+    DocumentOptions,
+    layout::{
+        FileOwner, LayoutError, Places, Plan, RepoPath, plan_changes, plan_everything,
+        plan_release, preview::preview,
+    },
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

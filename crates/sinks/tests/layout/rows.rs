@@ -1,11 +1,12 @@
 //! Rows and layouts for tests.
 
 use jiff::Timestamp;
-use kollect_api::InventoryId;
-use kollect_api::sink::SinkSpec;
+use kollect_api::{InventoryId, sink::SinkSpec};
 use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Row, TargetKind};
-use kollect_sinks::DocumentOptions;
-use kollect_sinks::layout::{Header, Layout, LayoutError};
+use kollect_sinks::{
+    DocumentOptions,
+    layout::{Header, Layout, LayoutError},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

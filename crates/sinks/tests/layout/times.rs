@@ -5,8 +5,10 @@ use std::num::NonZeroU64;
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::DocumentOptions;
-use kollect_sinks::layout::{RepoPath, render::render_all};
+use kollect_sinks::{
+    DocumentOptions,
+    layout::{RepoPath, render::render_all},
+};
 use serde_json::{Value, json};
 
 use crate::rows::{Item, at, header, layout};

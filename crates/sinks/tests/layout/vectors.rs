@@ -5,8 +5,10 @@ use std::num::NonZeroU64;
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::DocumentOptions;
-use kollect_sinks::layout::{Embedding, Nothing, RepoPath, render::render_all};
+use kollect_sinks::{
+    DocumentOptions,
+    layout::{Embedding, Nothing, RepoPath, render::render_all},
+};
 use serde::Deserialize;
 use serde_json::Value;
 

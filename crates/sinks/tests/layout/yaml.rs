@@ -2,8 +2,10 @@
 
 use kollect_api::InventoryId;
 use kollect_inventory::Snapshot;
-use kollect_sinks::DocumentOptions;
-use kollect_sinks::layout::{Nothing, render::render_all};
+use kollect_sinks::{
+    DocumentOptions,
+    layout::{Nothing, render::render_all},
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use kollect_api::InventoryId;
-use kollect_api::sink::SinkSpec;
-use kollect_api::{address::AddressPolicy, sink::KollectDatabaseSinkSpec};
+use kollect_api::{
+    InventoryId,
+    address::AddressPolicy,
+    sink::{KollectDatabaseSinkSpec, SinkSpec},
+};
 use kollect_inventory::{Delta, Snapshot};
 use kollect_sinks::{
     Delivery, DeliveryRows, DocumentOptions, Receipt, Sink, SinkError,

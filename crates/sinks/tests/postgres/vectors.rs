@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kollect_api::InventoryId;
-use kollect_api::sink::SinkSpec;
+use kollect_api::{InventoryId, sink::SinkSpec};
 use kollect_inventory::Snapshot;
 use kollect_sinks::Sink;
 use serde::Deserialize;

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use http::Method;
-use kollect_testkit::ControlPlane;
-use kollect_testkit::control_plane::Options;
-use kollect_testkit::ports;
-use kollect_testkit::process::Program;
-use kollect_testkit::service::Service;
+use kollect_testkit::{
+    ControlPlane, control_plane::Options, ports, process::Program, service::Service,
+};
 use kollect_watch::{ApiServer, InterruptionClass, ListingCause, ListingMode, WatchSettings};
 use kube::Client;
 use serde_json::json;

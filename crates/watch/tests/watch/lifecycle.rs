@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use kollect_api::GroupVersionKind;
-use kollect_testkit::Cluster;
-use kollect_testkit::rbac::{Rule, Scope as Rights};
-use kollect_testkit::wait::eventually;
+use kollect_testkit::{
+    Cluster,
+    rbac::{Rule, Scope as Rights},
+    wait::eventually,
+};
 use kollect_watch::{
     ApiServer, Consumer, InterruptionClass, View, WatchDelivery, WatchEnded, WatchScope,
     WatchSettings, WatchSource, WatchSubject,

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use kollect_testkit::Cluster;
-use kollect_testkit::cluster::User;
-use kollect_testkit::rbac::Scope;
-use kollect_testkit::wait::eventually;
+use kollect_testkit::{Cluster, cluster::User, rbac::Scope, wait::eventually};
 use kollect_watch::{InterruptionClass, ListingCause, WatchSettings};
 use serde_json::{Value, json};
 

@@ -7,13 +7,11 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request};
 use kollect_api::GroupVersionKind;
-use kollect_testkit::Cluster;
-use kollect_testkit::cluster::User;
-use kollect_watch::Resource;
-use kollect_watch::discovery::{Answer, Discovery};
+use kollect_testkit::{Cluster, cluster::User};
 use kollect_watch::{
-    ApiServer, Backoff, Decode, DecodeError, Decoded, ListingMode, View, WatchHandle, WatchScope,
-    WatchSettings, WatchSource, WatchSubject,
+    ApiServer, Backoff, Decode, DecodeError, Decoded, ListingMode, Resource, View, WatchHandle,
+    WatchScope, WatchSettings, WatchSource, WatchSubject,
+    discovery::{Answer, Discovery},
 };
 use kube::Client;
 use serde_json::{Value, json};

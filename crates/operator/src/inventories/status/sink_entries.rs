@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kollect_api::SinkKey;
 use kollect_api::{
+    SinkKey,
     condition::{ConditionStatus, ConditionType, Reason},
     inventory::SinkExportStatus,
 };

@@ -11,7 +11,7 @@ use std::{
 
 use kollect_api::{
     address::AddressPolicy,
-    sink::{KollectSnapshotSinkSpec, snapshot::Git},
+    sink::{KollectSnapshotSinkSpec, SinkSpec, snapshot::Git},
 };
 use kollect_testkit::git::{GitServer, Repository as Served, RepositoryOptions, SshServer, USER};
 
@@ -24,7 +24,6 @@ use crate::{
     git::settings::{self, Settings},
     secret::SecretData,
 };
-use kollect_api::sink::SinkSpec;
 
 /// Writes and removes files, whatever is there.
 struct Edit {
