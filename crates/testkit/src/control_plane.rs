@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, User};
 use crate::http;
@@ -193,14 +193,19 @@ impl Files {
             kubectl: programs.join("kubectl"),
             controllers: options.controllers,
         };
-        cluster.kubeconfig = run.write_private("kubeconfig", kubeconfig(&cluster))?;
+        cluster.kubeconfig = run.write_private(
+            "kubeconfig",
+            kubeconfig(&cluster, &[&cluster.admin, &cluster.restricted]),
+        )?;
         Ok(cluster)
     }
 }
 
-/// JSON, which is YAML too.
-fn kubeconfig(cluster: &Cluster) -> String {
-    let users = [&cluster.admin, &cluster.restricted];
+/// A kubeconfig whose current context is the first of these users. JSON, which is YAML too.
+pub(crate) fn kubeconfig(cluster: &Cluster, users: &[&User]) -> String {
+    let each = |form: &dyn Fn(&User) -> Value| -> Vec<Value> {
+        users.iter().map(|user| form(user)).collect()
+    };
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -211,12 +216,12 @@ fn kubeconfig(cluster: &Cluster) -> String {
                 "certificate-authority-data": STANDARD.encode(&cluster.ca_pem),
             },
         }],
-        "users": users.map(|user| json!({ "name": user.name, "user": { "token": user.token } })),
-        "contexts": users.map(|user| json!({
+        "users": each(&|user| json!({ "name": user.name, "user": { "token": user.token } })),
+        "contexts": each(&|user| json!({
             "name": user.name,
             "context": { "cluster": "kollect", "user": user.name },
         })),
-        "current-context": cluster.admin.name,
+        "current-context": users.first().map(|user| &user.name),
     });
     format!("{config:#}\n")
 }

@@ -41,6 +41,13 @@ impl Head {
         Ok(Some(Self { start, fields }))
     }
 
+    /// All fields, as they came.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The value of a field, by case-insensitive name.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self
@@ -67,7 +74,7 @@ impl Head {
     }
 }
 
-fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
+pub(crate) fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -127,18 +134,9 @@ impl Client {
 
     /// For `https://127.0.0.1:<port>`, trusting only the authorities in `ca_pem`.
     pub fn tls(port: u16, ca_pem: &str) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        for cert in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
-            roots.add(cert.context("the certificate authority is not PEM")?)?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
         Ok(Self {
             port,
-            tls: Some(Arc::new(config)),
+            tls: Some(trusting(ca_pem)?),
             authorization: None,
         })
     }
@@ -198,6 +196,20 @@ impl Client {
         )
         .into_bytes()
     }
+}
+
+/// TLS to servers whose certificate one of these authorities signed.
+pub(crate) fn trusting(ca_pem: &str) -> Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    for cert in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        roots.add(cert.context("the certificate authority is not PEM")?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
 }
 
 fn converse(mut stream: impl Read + Write, message: &[u8]) -> Result<Response> {

@@ -10,7 +10,9 @@
 //! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
 //! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
 //!
-//! A [`Proxy`] in front of any of them is a network that fails on demand.
+//! A [`Proxy`] in front of any of them is a network that fails on demand; a [`Trouble`] in front
+//! of the API server refuses, delays, cuts and garbles by verb, resource and namespace. An
+//! operator runs as a service account that may do no more than its test needs ([`Cluster::account`]).
 //!
 //! What a server is made of, in the order a new one needs it:
 //!
@@ -50,6 +52,7 @@ pub mod proxy;
 pub mod rbac;
 pub mod run_dir;
 pub mod service;
+pub mod trouble;
 pub mod wait;
 
 pub use cluster::Cluster;
@@ -58,3 +61,4 @@ pub use git::GitServer;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use run_dir::RunDir;
+pub use trouble::Trouble;

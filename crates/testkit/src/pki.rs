@@ -1,10 +1,15 @@
 //! A certificate authority per server, so that tests prove which authority a client trusts.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A certificate authority that exists for one run.
 pub struct Authority {
@@ -73,6 +78,20 @@ impl Authority {
             cert_pem: cert.pem(),
             key_pem: key.serialize_pem(),
         })
+    }
+}
+
+impl Identity {
+    /// What a server that shows this certificate is set up with.
+    pub(crate) fn server_config(&self) -> Result<Arc<ServerConfig>> {
+        let cert = CertificateDer::from_pem_slice(self.cert_pem.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![cert], key)?;
+        Ok(Arc::new(config))
     }
 }
 

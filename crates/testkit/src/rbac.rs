@@ -27,7 +27,69 @@ pub struct Rule<'a> {
     pub verbs: &'a [&'a str],
 }
 
+/// What an operator needs for its own objects, events and the lease: read, and write what it says
+/// about them. Nothing of what it collects, no namespaces, CRDs or Secrets.
+pub const OPERATOR: &[Rule<'_>] = &[
+    Rule {
+        group: "kollect.dev",
+        resources: &["*"],
+        verbs: &["get", "list", "watch", "patch", "update"],
+    },
+    Rule {
+        group: "kollect.dev",
+        resources: &["kollectconnectiontests"],
+        verbs: &["delete"],
+    },
+    Rule {
+        group: "",
+        resources: &["events"],
+        verbs: &["create", "patch"],
+    },
+    Rule {
+        group: "events.k8s.io",
+        resources: &["events"],
+        verbs: &["create", "patch"],
+    },
+    Rule {
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        verbs: &["get", "create", "update", "patch"],
+    },
+];
+
+/// What an operator reads beside its own objects where it may: namespaces and definitions of kinds.
+pub const CLUSTER_FACTS: &[Rule<'_>] = &[
+    Rule {
+        group: "",
+        resources: &["namespaces"],
+        verbs: &["get", "list", "watch"],
+    },
+    Rule {
+        group: "apiextensions.k8s.io",
+        resources: &["customresourcedefinitions"],
+        verbs: &["get", "list", "watch"],
+    },
+];
+
+/// The right to read something.
+pub const fn read<'a>(group: &'a str, resources: &'a [&'a str]) -> Rule<'a> {
+    Rule {
+        group,
+        resources,
+        verbs: &["get", "list", "watch"],
+    }
+}
+
 impl Cluster {
+    /// A service account that may do exactly this, everywhere; see [`OPERATOR`] for what a running
+    /// operator cannot do without. Rights in single namespaces can be [`grant`](Self::grant)ed to
+    /// it in addition.
+    pub fn account(&self, namespace: &str, rules: &[&[Rule<'_>]]) -> Result<User> {
+        let user = self.create_service_account(namespace, &unique("account"))?;
+        self.grant(Scope::Cluster, &user, &rules.concat())?;
+        Ok(user)
+    }
+
     /// Gives `user` the rights of `rules` and waits until the API server honours them.
     ///
     /// Rights are served from a cache that follows the stored roles, so a request right after

@@ -12,8 +12,6 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::http::Head;
@@ -41,18 +39,11 @@ impl HttpsServer {
     pub(super) fn start(root: &Path, user: &str, password: &str) -> Result<Self> {
         let authority = Authority::new("kollect test git")?;
         let identity = authority.server(&["127.0.0.1", "localhost"])?;
-        let cert = CertificateDer::from_pem_slice(identity.cert_pem.as_bytes())?;
-        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(vec![cert], key)?;
         let site = Arc::new(Site {
             root: root.to_owned(),
             user: user.to_owned(),
             authorization: format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))),
-            tls: Arc::new(tls),
+            tls: identity.server_config()?,
         });
 
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen")?;
