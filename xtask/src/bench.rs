@@ -36,6 +36,18 @@ enum What {
         #[arg(long, default_value_t = 10)]
         namespaces: usize,
     },
+    /// Many teams with an inventory and a sink each, all on one database: starts, rest, changes.
+    Tenants {
+        /// How many teams.
+        #[arg(long, default_value_t = 200)]
+        teams: usize,
+        /// How many targets each team has.
+        #[arg(long, default_value_t = 5)]
+        targets: usize,
+        /// How many Deployments there are in all.
+        #[arg(long, default_value_t = 20_000)]
+        objects: usize,
+    },
     /// A Git repository with a file per row: the first export, one changed row.
     Git {
         /// How many rows.
@@ -51,11 +63,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         What::Collect {
             objects,
             namespaces,
-        } => on_servers("collect", *objects, *namespaces),
+        } => on_servers("collect", &[*objects, *namespaces]),
         What::Export {
             objects,
             namespaces,
-        } => on_servers("export", *objects, *namespaces),
+        } => on_servers("export", &[*objects, *namespaces]),
+        What::Tenants {
+            teams,
+            targets,
+            objects,
+        } => on_servers("tenants", &[*teams, *targets, *objects]),
         What::Git { rows } => {
             let args = [
                 "run",
@@ -83,7 +100,7 @@ fn programs(names: &[&str]) -> Result<()> {
 }
 
 /// Runs a program that measures the built `kollect` between real servers.
-fn on_servers(program: &str, objects: usize, namespaces: usize) -> Result<()> {
+fn on_servers(program: &str, numbers: &[usize]) -> Result<()> {
     let build = ["build", "--release", "-p", "kollect-cli"];
     workspace::execute(&mut workspace::cargo(&build)?)?;
     let args = [
@@ -96,7 +113,7 @@ fn on_servers(program: &str, objects: usize, namespaces: usize) -> Result<()> {
         "--",
     ];
     let mut bench = workspace::cargo(&args)?;
-    bench.args([objects.to_string(), namespaces.to_string()]);
+    bench.args(numbers.iter().map(usize::to_string));
     bench.env(
         "KOLLECT_BINARY",
         workspace::target_dir()?.join("release/kollect"),

@@ -10,4 +10,7 @@ pub mod cluster;
 pub mod load;
 pub mod measure;
 pub mod process;
+pub mod program;
+pub mod requests;
+pub mod tenants;
 pub mod workload;

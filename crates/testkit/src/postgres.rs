@@ -65,6 +65,11 @@ impl Postgres {
 
     /// Starts a server of its own.
     pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server of its own with settings, such as `("max_connections", "50")`.
+    pub fn start_with(settings: &[(&str, &str)]) -> Result<Self> {
         let bin = debian::ensure("postgresql", server_programs)?;
         let run = RunDir::new("postgres")?;
         let me = Account::current()?;
@@ -120,6 +125,9 @@ impl Postgres {
             // commits still wait for the log to be written.
             .flag("fsync", "off")
             .flag("full_page_writes", "off");
+        let server = settings
+            .iter()
+            .fold(server, |server, (name, value)| server.flag(name, value));
         let probe = Program::new("pg_isready", bin.join("pg_isready"))
             .flag("host", "127.0.0.1")
             .flag("port", port.to_string());
@@ -160,6 +168,11 @@ impl Postgres {
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.client.port
+    }
+
+    /// The server process, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.server.pid()
     }
 
     /// The password of [`USER`].

@@ -3,9 +3,8 @@
 
 use std::{
     env,
-    path::PathBuf,
     pin::pin,
-    process::{Child, Command, ExitCode, Stdio},
+    process::ExitCode,
     thread,
     time::{Duration, Instant},
 };
@@ -18,8 +17,9 @@ use kollect_bench::{
     bar,
     cluster::{WRITERS, bare_list, create_namespaces, f64_of, fill, median},
     load, process,
+    program::{self, Operator},
 };
-use kollect_testkit::{Cluster, ControlPlane, control_plane::Options};
+use kollect_testkit::{ControlPlane, control_plane::Options};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, WatchEvent, WatchParams},
@@ -27,13 +27,18 @@ use kube::{
 use serde_json::json;
 use tokio::time::timeout;
 
+/// Rows are told as they come.
+const FLAGS: [&str; 2] = [
+    "--target-count-resync=1s",
+    "--collect-metrics-sample-interval=1ms",
+];
+
 fn main() -> Result<ExitCode> {
     let mut arguments = env::args().skip(1);
     let number = |text: Option<String>, default| text.map_or(Ok(default), |text| text.parse());
     let objects: usize = number(arguments.next(), 10_000)?;
     let namespaces: usize = number(arguments.next(), 10)?;
-    let kollect = env::var_os("KOLLECT_BINARY").map(PathBuf::from);
-    let kollect = kollect.context("KOLLECT_BINARY must name the kollect program")?;
+    let kollect = program::kollect()?;
 
     println!("starting a control plane");
     let plane = ControlPlane::start_with(Options { controllers: false })?;
@@ -57,11 +62,11 @@ fn main() -> Result<ExitCode> {
         let bare = runtime.block_on(bare_list(cluster, objects))?;
         let watch = runtime.block_on(Completion::of(&client))?;
         let started = Instant::now();
-        let operator = Operator::start(&kollect, cluster)?;
+        let operator = Operator::start(&kollect, cluster, &FLAGS)?;
         runtime.block_on(watch.reached(objects))?;
         let synced = started.elapsed();
         thread::sleep(Duration::from_secs(3));
-        let usage = process::usage(operator.pid())?;
+        let usage = operator.usage()?;
         let per_row = operator.metric("kollect_store_bytes")? / f64_of(objects);
         println!(
             "round {round}: bare list {bare:.2?}, operator complete after {synced:.2?}, peak {:.1} \
@@ -203,63 +208,4 @@ fn churn(
         thread::sleep(Duration::from_millis(10));
     }
     Ok(f64_of(changes) / started.elapsed().as_secs_f64())
-}
-
-/// A running operator; dropping it ends it.
-struct Operator {
-    child: Child,
-    port: u16,
-}
-
-impl Operator {
-    fn start(kollect: &PathBuf, cluster: &Cluster) -> Result<Self> {
-        let port = kollect_testkit::ports::free()?;
-        let child = Command::new(kollect)
-            .args([
-                "operator",
-                "--metrics-secure=false",
-                "--health-probe-bind-address=0",
-            ])
-            .arg(format!("--metrics-bind-address=127.0.0.1:{port}"))
-            .arg("--target-count-resync=1s")
-            .arg("--collect-metrics-sample-interval=1ms")
-            .arg("--kubeconfig")
-            .arg(cluster.kubeconfig())
-            .env("RUST_LOG", "warn")
-            .stdout(Stdio::null())
-            .spawn()
-            .with_context(|| format!("cannot start {}", kollect.display()))?;
-        Ok(Self { child, port })
-    }
-
-    fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// The sum of all series of a metric.
-    fn metric(&self, name: &str) -> Result<f64> {
-        let client = kollect_testkit::http::Client::plain(self.port);
-        let text = client.request("GET", "/metrics", None)?;
-        let text = String::from_utf8(text.body)?;
-        let of_name = |line: &&str| {
-            line.strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with([' ', '{']))
-        };
-        let values = text
-            .lines()
-            .filter(of_name)
-            .filter_map(|line| line.rsplit(' ').next());
-        let values: Vec<f64> = values.filter_map(|value| value.parse().ok()).collect();
-        if values.is_empty() {
-            bail!("the operator publishes no {name}");
-        }
-        Ok(values.iter().sum())
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

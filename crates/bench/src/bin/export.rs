@@ -3,8 +3,8 @@
 
 use std::{
     env,
-    path::PathBuf,
-    process::{Child, Command, ExitCode, Stdio},
+    path::Path,
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
@@ -15,6 +15,7 @@ use kollect_bench::{
     bar,
     cluster::{bare_list, create_namespaces, f64_of, fill, median},
     load, process,
+    program::{self, Operator},
 };
 use kollect_testkit::{
     Cluster, ControlPlane, Postgres,
@@ -39,15 +40,14 @@ fn main() -> Result<ExitCode> {
     let number = |text: Option<String>, default| text.map_or(Ok(default), |text| text.parse());
     let objects: usize = number(arguments.next(), 10_000)?;
     let namespaces: usize = number(arguments.next(), 10)?;
-    let kollect = env::var_os("KOLLECT_BINARY").map(PathBuf::from);
-    let kollect = kollect.context("KOLLECT_BINARY must name the kollect program")?;
+    let kollect = program::kollect()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(run(objects, namespaces, &kollect))
 }
 
-async fn run(objects: usize, namespaces: usize, kollect: &PathBuf) -> Result<ExitCode> {
+async fn run(objects: usize, namespaces: usize, kollect: &Path) -> Result<ExitCode> {
     println!("starting a control plane and PostgreSQL");
     let plane = ControlPlane::start_with(Options { controllers: false })?;
     let cluster = plane.cluster();
@@ -64,11 +64,11 @@ async fn run(objects: usize, namespaces: usize, kollect: &PathBuf) -> Result<Exi
         let bare = bare_list(cluster, objects).await?;
         table.batch_execute("DROP TABLE IF EXISTS items").await?;
         let started = Instant::now();
-        let operator = Operator::start(kollect, cluster)?;
+        let operator = Operator::start(kollect, cluster, &[])?;
         wait_for_rows(&table, objects).await?;
         let exported = started.elapsed();
         sleep(Duration::from_secs(3)).await;
-        let usage = process::usage(operator.pid())?;
+        let usage = operator.usage()?;
         println!(
             "round {round}: bare list {bare:.2?}, all rows in PostgreSQL after {exported:.2?}, \
              peak {:.1} MiB, steady {:.1} MiB, {:.2} CPU s",
@@ -76,7 +76,7 @@ async fn run(objects: usize, namespaces: usize, kollect: &PathBuf) -> Result<Exi
         );
         if round == ROUNDS {
             let changes = single_changes(&client, &table, objects, namespaces).await?;
-            let usage = process::usage(operator.pid())?;
+            let usage = operator.usage()?;
             println!(
                 "{CHANGES} single changes: p50 {:.1} ms, p99 {:.1} ms from the write to the API \
                  server until the row is committed; {} rows written",
@@ -266,33 +266,4 @@ async fn single_changes(
         p99: times[times.len() * 99 / 100],
         written: usize::try_from(written)?,
     })
-}
-
-/// A running operator; dropping it ends it.
-struct Operator(Child);
-
-impl Operator {
-    fn start(kollect: &PathBuf, cluster: &Cluster) -> Result<Self> {
-        let child = Command::new(kollect)
-            .args(["operator", "--health-probe-bind-address=0"])
-            .arg("--allow-sink-networks=127.0.0.0/8")
-            .arg("--kubeconfig")
-            .arg(cluster.kubeconfig())
-            .env("RUST_LOG", "warn")
-            .stdout(Stdio::null())
-            .spawn()
-            .with_context(|| format!("cannot start {}", kollect.display()))?;
-        Ok(Self(child))
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
