@@ -7,6 +7,7 @@ mod bench;
 mod codegen;
 mod demo;
 mod licences;
+mod programs;
 mod step;
 mod test;
 mod workspace;

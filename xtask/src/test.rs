@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use kollect_testkit::{ControlPlane, cluster, go, progress};
+use kollect_testkit::{ControlPlane, cluster, go};
 
 use crate::step::Report;
-use crate::{codegen, demo, licences, workspace};
+use crate::{codegen, demo, licences, programs, workspace};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -110,20 +110,14 @@ fn cargo(args: &[&str]) -> Result<()> {
     workspace::execute(&mut workspace::cargo(args)?)
 }
 
-/// One control plane for all test programs, announced to them by an environment variable.
+/// All test programs, or what was asked for.
 fn tests(selection: &[String]) -> Result<()> {
-    progress::say("starting etcd, kube-apiserver and kube-controller-manager");
-    let control_plane = ControlPlane::start()?;
-    progress::say(&format!(
-        "ready; logs in {}",
-        control_plane.directory().display()
-    ));
-    let mut command = workspace::cargo(&["test", "--locked"])?;
     if selection.is_empty() {
-        command.arg("--workspace");
+        return programs::run();
     }
+    let control_plane = ControlPlane::start()?;
     workspace::execute(
-        command
+        workspace::cargo(&["test", "--locked"])?
             .args(selection)
             .env(cluster::ENV, control_plane.publish()?),
     )
