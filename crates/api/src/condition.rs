@@ -117,6 +117,8 @@ words! {
         AccessCheckFailed,
         /// Some objects could not be extracted.
         ExtractionFailed,
+        /// Our finalizer could not be put on the object.
+        FinalizerNotAdded,
         /// Inventories could not be listed.
         InventoryListFailed,
         /// A referenced sink does not exist.

@@ -44,8 +44,8 @@ use crate::{
     printcolumn(
         name = "Reason",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Degraded\")].reason",
-        description = "What is wrong, if anything"
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        description = "What it does, or why it does not"
     ),
     printcolumn(
         name = "Collected",
@@ -140,8 +140,8 @@ pub struct KollectTargetSpec {
     printcolumn(
         name = "Reason",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Degraded\")].reason",
-        description = "What is wrong, if anything"
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        description = "What it does, or why it does not"
     ),
     printcolumn(
         name = "Collected",

@@ -8,7 +8,7 @@ use std::{
 };
 
 use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
     jiff::Timestamp,
 };
 use kollect_api::{
@@ -306,12 +306,21 @@ impl ConnectionTests {
         let (client, test) = (self.client.clone(), Arc::clone(test));
         let version = test.metadata.resource_version.clone();
         self.writes.submit(key, version, async move {
+            let mut meta = test.metadata.clone();
             if let Some(sink) = &finished.owner {
-                adopt(&client, &test, sink).await?;
+                match adopt(&client, &test, sink).await {
+                    Ok(adopted) => meta = adopted,
+                    Err(error) if error.is_outdated() => return Err(error),
+                    // It goes by itself in time; its outcome is what somebody waits for.
+                    Err(error) => {
+                        let (namespace, name) = (&meta.namespace, &meta.name);
+                        tracing::warn!(namespace, name, %error, "a connection test could not be given to its sink");
+                    }
+                }
             }
             let generation = test.metadata.generation;
             let status = status(generation, &finished.outcome, &finished.at);
-            writer::write_status(&client, &*test, &status).await?;
+            writer::write_status_of::<KollectConnectionTest, _>(&client, &meta, &status).await?;
             Ok(Written::Outcome(generation))
         });
     }
@@ -389,11 +398,11 @@ async fn adopt(
     client: &Client,
     test: &KollectConnectionTest,
     sink: &SinkObject,
-) -> Result<(), WriteError> {
+) -> Result<ObjectMeta, WriteError> {
     let uid = sink.meta.uid.clone().unwrap_or_default();
     let mut owners = test.metadata.owner_references.clone().unwrap_or_default();
     if owners.iter().any(|owner| owner.uid == uid) {
-        return Ok(());
+        return Ok(test.metadata.clone());
     }
     owners.push(OwnerReference {
         api_version: meta::API_VERSION.to_owned(),
@@ -405,5 +414,5 @@ async fn adopt(
     });
     writer::write_owners::<KollectConnectionTest>(client, &test.metadata, &owners)
         .await
-        .map(drop)
+        .map(|test| test.metadata)
 }

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     configuration::Configuration,
+    events::Events,
     lease::Leadership,
     metrics::Observed,
     questions::{Answered, Questions},
@@ -110,7 +111,7 @@ impl Controller {
             Arc::clone(&reviewer),
         ));
         let (questions, answers) = Questions::new(Arc::clone(&discovery), Arc::clone(&reviewer));
-        let write_slots = WriteSlots::default();
+        let write_slots = WriteSlots::new(Events::start(client.clone(), stop));
         let now = Instant::now();
         Self {
             configured: configuration.changed.subscribe(),

@@ -20,8 +20,9 @@ use kollect_api::{
     InventoryId,
     condition::{Condition, ConditionStatus, ConditionType, Reason},
 };
-use kollect_collect::store::Store;
+use kollect_collect::{plan::TargetKey, store::Store};
 use kollect_export::{Calls, Report};
+use kollect_inventory::TargetKind;
 use kube::Client;
 use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
@@ -30,22 +31,23 @@ use self::{
     object::{FinalizerChange, InventoryObject},
     plan::{World, plan},
     running::{Planned, Running},
-    status::{InventoryFacts, InventoryStatus, PATIENCE, transitions},
+    status::{InventoryFacts, InventoryStatus, PATIENCE},
     subject::Subject,
 };
 use crate::{
     configuration::Configuration,
     control_loop::{ControlLoop, GATHER, PassCause, earliest},
+    events::Events,
     metrics::exports::Exports,
     sink_objects::SinkObjects,
+    statements,
+    status_pace::{News, PAUSE},
     write_queue::{EndedWrite, WriteQueue, WriteSlots},
-    writer,
+    writer::WriteError,
 };
 
 /// How often plans are made anew although nothing changed: some depend on the time.
 const REPLAN: Duration = Duration::from_secs(30);
-/// Writes that say nothing new but numbers are this far apart.
-const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Settings of exports.
 #[derive(Debug, Clone)]
@@ -84,27 +86,18 @@ pub struct Inventories {
     /// The version of each inventory that its finalizers were changed on last: until the watch
     /// shows another one, there is nothing to change.
     finalizers: BTreeMap<InventoryId, Option<String>>,
+    /// Why finalizers could not be written last time.
+    unfinalized: BTreeMap<InventoryId, String>,
+    events: Events,
 }
 
-/// What is written: an inventory, or an event about it that stands for itself.
+/// The inventory that is written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WriteKey {
-    inventory: InventoryId,
-    event: Option<&'static str>,
-}
-
-impl WriteKey {
-    fn object(inventory: &InventoryId) -> Self {
-        Self {
-            inventory: inventory.clone(),
-            event: None,
-        }
-    }
-}
+pub struct WriteKey(InventoryId);
 
 impl fmt::Display for WriteKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "inventory {}", self.inventory)
+        write!(f, "inventory {}", self.0)
     }
 }
 
@@ -114,11 +107,10 @@ pub struct Written(WrittenContent);
 
 #[derive(Debug)]
 enum WrittenContent {
-    /// A status, based on this version of the object.
-    Status(Option<String>, Box<InventoryStatus>),
+    /// A status, what is new in it, and the version of the object that it made.
+    Status(Box<InventoryStatus>, News, Option<String>),
     /// Finalizers, based on this version of the object.
     Finalizers(Option<String>),
-    Event,
 }
 
 /// What ended beside the loop.
@@ -154,8 +146,10 @@ impl Inventories {
             ending: Vec::new(),
             news: Arc::new(Notify::new()),
             replan_at: Instant::now(),
+            events: slots.events().clone(),
             writes: WriteQueue::new(slots),
             finalizers: BTreeMap::new(),
+            unfinalized: BTreeMap::new(),
         }
     }
 }
@@ -186,29 +180,34 @@ impl ControlLoop for Inventories {
         let Ended::Write(write) = ended else {
             return;
         };
-        let id = write.key.inventory;
+        let WriteKey(id) = write.key;
         // Whatever came of it: there may be more to write now.
         if let Some(running) = self.running.get_mut(&id) {
             running.wake = Some(Instant::now());
         }
-        let Ok(Written(content)) = write.result else {
-            if !self.running.contains_key(&id) {
-                // Nothing reports an inventory that does not run yet.
-                self.replan_at = Instant::now();
+        let content = match write.result {
+            Ok(Written(content)) => content,
+            Err(error) => {
+                if let WriteError::Finalizer(cause) = &error {
+                    self.unfinalized.insert(id.clone(), cause.to_string());
+                }
+                if !self.running.contains_key(&id) {
+                    // Nothing reports an inventory that does not run yet.
+                    self.replan_at = Instant::now();
+                }
+                return;
             }
-            return;
         };
         match content {
-            WrittenContent::Status(base, status) => {
+            WrittenContent::Status(status, news, version) => {
                 if let Some(running) = self.running.get_mut(&id) {
-                    running.written = Some((base, *status));
-                    running.written_at = Some(Instant::now());
+                    running.wrote(*status, news, version);
                 }
             }
             WrittenContent::Finalizers(base) => {
+                self.unfinalized.remove(&id);
                 self.finalizers.insert(id, base);
             }
-            WrittenContent::Event => {}
         }
     }
 
@@ -305,9 +304,9 @@ impl Inventories {
         }
         self.ending.retain(|(_, task)| !task.is_finished());
         self.finalizers.retain(|id, _| objects.contains_key(id));
-        // Events stand for themselves: the last one tells why an inventory could go.
+        self.unfinalized.retain(|id, _| objects.contains_key(id));
         self.writes
-            .retain(|key| key.event.is_some() || objects.contains_key(&key.inventory));
+            .retain(|WriteKey(inventory)| objects.contains_key(inventory));
     }
 
     /// Stops the exporter of an inventory. What it has under way may end.
@@ -323,9 +322,9 @@ impl Inventories {
         if !object.has_finalizer() {
             if subject.deleted_at.is_none() {
                 // Before the first row leaves, it must be sure that rows are removed again.
-                self.write_finalizer(&subject.id, &object, FinalizerChange::Add);
+                self.write_finalizer(&subject, &object, FinalizerChange::Add);
             } else {
-                self.writes.withdraw(&WriteKey::object(&subject.id));
+                self.writes.withdraw(&WriteKey(subject.id.clone()));
                 self.end(&subject.id);
             }
             return;
@@ -411,12 +410,12 @@ impl Inventories {
         }
         match farewell.next {
             NextStep::Release => {
-                self.write_finalizer(&subject.id, object, FinalizerChange::Remove);
+                self.write_finalizer(subject, object, FinalizerChange::Remove);
                 None
             }
             NextStep::Wait(rest) => {
                 // Nobody reads the status of what is about to go.
-                self.writes.withdraw(&WriteKey::object(&subject.id));
+                self.writes.withdraw(&WriteKey(subject.id.clone()));
                 Some(Instant::now() + rest + Duration::from_secs(1))
             }
         }
@@ -442,83 +441,120 @@ impl Inventories {
             Some(subject.generation),
             Time(Timestamp::now()),
         );
-        let key = WriteKey {
-            inventory: subject.id.clone(),
-            event: Some(text),
-        };
-        let (client, event) = (self.client.clone(), object.event(&condition));
-        self.writes.submit(key, None, async move {
-            writer::send(&client, &event).await;
-            Ok(Written(WrittenContent::Event))
-        });
+        self.events.tell(object.event(&condition));
     }
 
+    /// Writes our finalizer. If that could not be done before, the status says so: nothing is
+    /// exported meanwhile.
     fn write_finalizer(
         &mut self,
-        id: &InventoryId,
+        subject: &Subject,
         object: &InventoryObject,
         change: FinalizerChange,
     ) {
-        let version = object.version();
+        let (id, version) = (&subject.id, object.version());
         if self.finalizers.get(id) == Some(&version) {
             return;
         }
+        let status = self.unfinalized.get(id).and_then(|why| {
+            let now = Time(Timestamp::now());
+            let after = status::unfinalized(&subject.status, subject.generation, why, &now);
+            (after != subject.status && change == FinalizerChange::Add).then_some(after)
+        });
         let (client, object) = (self.client.clone(), object.clone());
-        let base = version.clone();
+        let (base, events, before) = (
+            version.clone(),
+            self.events.clone(),
+            subject.status.conditions.clone(),
+        );
         self.writes
-            .submit(WriteKey::object(id), version, async move {
-                object.write_finalizer(&client, change).await?;
-                Ok(Written(WrittenContent::Finalizers(base)))
+            .submit(WriteKey(id.clone()), version.clone(), async move {
+                let Err(error) = object.write_finalizer(&client, change).await else {
+                    return Ok(Written(WrittenContent::Finalizers(base)));
+                };
+                if error.is_outdated() {
+                    return Err(error);
+                }
+                if let Some(after) = status {
+                    object.write_status(&client, version, &after).await?;
+                    object.tell(&events, &before, &after.conditions);
+                }
+                Err(WriteError::Finalizer(Box::new(error)))
             });
     }
 
     fn write_status(&mut self, planned: &Planned, report: &Report) -> Option<Instant> {
-        let Planned {
-            subject,
-            object,
-            plan,
-        } = planned;
-        let key = WriteKey::object(&subject.id);
+        let Planned { subject, plan, .. } = planned;
+        let key = WriteKey(subject.id.clone());
         if self.writes.defer(&key) {
             // The end of the write brings the next look.
             return None;
         }
+        let degraded = self.degraded(report);
+        let object = planned.object.current(&self.configuration);
         let running = self.running.get_mut(&subject.id)?;
         let now = Instant::now();
         let steady = now.duration_since(running.since);
-        let version = object.version();
-        let before = match &running.written {
-            Some((base, status)) if *base == version => status.clone(),
-            _ => subject.status.clone(),
-        };
+        let patience = status::patience(now.duration_since(running.started));
+        let (base, before) = running.known(&object);
         let facts = InventoryFacts {
             generation: subject.generation,
             cluster: subject.rollup.is_some(),
             plan,
             report,
             steady,
+            patience,
+            degraded: &degraded,
         };
         let after = status::status(&before, &facts, &Time(Timestamp::now()));
-        let settles = (steady <= PATIENCE).then(|| running.since + PATIENCE + GATHER);
+        let settles = [PATIENCE, patience]
+            .into_iter()
+            .filter(|patience| steady <= *patience)
+            .map(|patience| running.since + patience + GATHER)
+            .min();
         if after == before {
             self.writes.withdraw(&key);
             return settles;
         }
-        let news = transitions(&before, &after).next().is_some();
-        let due = running.written_at.map(|at| at + WRITE_PAUSE);
-        if let Some(due) = due.filter(|due| !news && *due > now) {
-            return Some(due);
+        let news = News::of(&before.conditions, &after.conditions);
+        let due = running.pace.due(news, PAUSE, now);
+        if due > now {
+            return earliest(settles, Some(due));
         }
-        let (client, object) = (self.client.clone(), object.clone());
-        let base = version.clone();
-        self.writes.submit(key, version, async move {
-            object.write_status(&client, &after).await?;
-            let events: Vec<_> = transitions(&before, &after)
-                .map(|condition| object.event(condition))
-                .collect();
-            writer::send_all(&client, &events).await;
-            Ok(Written(WrittenContent::Status(base, Box::new(after))))
+        let (client, events) = (self.client.clone(), self.events.clone());
+        self.writes.submit(key, base.clone(), async move {
+            let version = object.write_status(&client, base, &after).await?;
+            object.tell(&events, &before.conditions, &after.conditions);
+            let content = WrittenContent::Status(Box::new(after), news, version);
+            Ok(Written(content))
         });
         settles
+    }
+
+    /// The targets that are waited for and cannot collect, and why.
+    fn degraded(&self, report: &Report) -> Vec<(TargetKey, String)> {
+        let waiting = report.waiting_for.iter().flatten();
+        let conditions = |key: &TargetKey| {
+            let configuration = &self.configuration;
+            match key.owner {
+                TargetKind::Target => {
+                    let target = configuration.targets.get(&key.namespace, &key.name);
+                    target.and_then(|target| Some(target.status.as_ref()?.conditions.clone()))
+                }
+                TargetKind::ClusterTarget => {
+                    let target = configuration.cluster_targets.get("", &key.name);
+                    target.and_then(|target| Some(target.status.as_ref()?.conditions.clone()))
+                }
+            }
+        };
+        let why = |key: &TargetKey| {
+            let conditions = conditions(key)?;
+            let degraded = statements::find(&conditions, ConditionType::Degraded)?;
+            Some((
+                key.clone(),
+                format!("{}: {}", degraded.reason, degraded.message),
+            ))
+        };
+        waiting.filter_map(why).collect()
     }
 }

@@ -10,11 +10,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kollect_api::{
-    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, SinkKey, condition, effective,
-    meta,
+    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, SinkKey, effective, meta,
     reference::SinkFamily,
     sink::{SinkStatus, SinkType},
 };
+use kollect_collect::gates::Version;
 use kollect_export::{
     Jitter, SinkSource,
     pool::Pool,
@@ -31,7 +31,9 @@ use tokio::{
 use self::status::{ProbeVerdict, Probed};
 use crate::{
     control_loop::{ControlLoop, PassCause, earliest},
+    events::Events,
     sink_objects::{Access, SinkObject, SinkObjects},
+    status_pace::{News, PAUSE, StatusPace},
     write_queue::{EndedWrite, WriteQueue, WriteSlots},
     writer::{self, ApiOf, WriteError},
 };
@@ -115,15 +117,17 @@ struct KnownSink {
     failures: u32,
     next: Instant,
     written: Option<Written>,
+    pace: StatusPace,
 }
 
 /// What was written last.
 #[derive(Debug)]
 pub struct Written {
-    /// The version of the object that it was based on. While the watch shows that version, what
-    /// was written is better known than what is shown.
-    base: Option<String>,
+    /// The version of the object that it made. While the watch shows an older one, what was written
+    /// is better known than what is shown.
+    version: Option<String>,
     status: Box<SinkStatus>,
+    news: News,
     /// The annotation that asked for a probe was taken off.
     answered: bool,
 }
@@ -136,6 +140,7 @@ pub struct Probes {
     known: BTreeMap<SinkKey, KnownSink>,
     probing: JoinSet<EndedProbe>,
     writes: WriteQueue<SinkKey, Written>,
+    events: Events,
 }
 
 /// How a probe ended.
@@ -167,6 +172,7 @@ impl Probes {
             prober,
             known: BTreeMap::new(),
             probing: JoinSet::new(),
+            events: slots.events().clone(),
             writes: WriteQueue::new(slots),
         }
     }
@@ -207,6 +213,7 @@ impl ControlLoop for Probes {
             Ended::Write(write) => {
                 let known = self.known.get_mut(&write.key);
                 if let (Some(known), Ok(written)) = (known, write.result) {
+                    known.pace.wrote(written.news, Instant::now());
                     known.written = Some(written);
                 }
             }
@@ -233,6 +240,7 @@ impl Probes {
                 failures: 0,
                 next: now,
                 written: None,
+                pace: StatusPace::default(),
             });
         let wanted = effective::connection_test(sink.spec.common()) || is_asked_for(sink);
         let mut wake = None;
@@ -262,26 +270,27 @@ impl Probes {
             known.verdict = None;
             known.probed = None;
         }
-        self.write(sink, wanted);
-        wake
+        earliest(wake, self.write(sink, wanted))
     }
 
-    /// Writes the status of a sink, if it says something new.
-    fn write(&mut self, sink: &SinkObject, wanted: bool) {
+    /// Writes the status of a sink, if it says something new. Returns when it may, if not now.
+    fn write(&mut self, sink: &SinkObject, wanted: bool) -> Option<Instant> {
         if self.writes.defer(&sink.key) {
-            return;
+            return None;
         }
-        let Some(known) = self.known.get(&sink.key) else {
-            return;
-        };
-        let version = &sink.meta.resource_version;
+        let known = self.known.get(&sink.key)?;
+        let version = |text: &Option<String>| Version::parse(text.as_deref().unwrap_or_default());
+        let shown = version(&sink.meta.resource_version);
         let written = known
             .written
             .as_ref()
-            .filter(|written| written.base == *version);
-        let before = match written {
-            Some(written) => (*written.status).clone(),
-            None => sink.status.clone().unwrap_or_default(),
+            .filter(|written| shown.is_before(version(&written.version)));
+        let (base, before) = match written {
+            Some(written) => (written.version.clone(), (*written.status).clone()),
+            None => (
+                sink.meta.resource_version.clone(),
+                sink.status.clone().unwrap_or_default(),
+            ),
         };
         let probed = match (&known.verdict, wanted) {
             (_, false) => Probed::Off,
@@ -302,18 +311,29 @@ impl Probes {
             && !written.is_some_and(|written| written.answered);
         if after == before && !answered {
             self.writes.withdraw(&sink.key);
-            return;
+            return None;
         }
-        let (client, object) = (self.client.clone(), sink.clone());
+        let (moment, news) = (
+            Instant::now(),
+            News::of(&before.conditions, &after.conditions),
+        );
+        let due = known.pace.due(news, PAUSE, moment);
+        if due > moment && !answered {
+            return Some(due);
+        }
+        let (client, events, mut object) = (self.client.clone(), self.events.clone(), sink.clone());
+        object.meta.resource_version.clone_from(&base);
         let write = async move {
-            write(&client, &object, &before, &after, answered).await?;
+            let version = write(&client, &events, &object, &before, &after, answered).await?;
             Ok(Written {
-                base: object.meta.resource_version,
+                version,
                 status: Box::new(after),
+                news,
                 answered,
             })
         };
-        self.writes.submit(sink.key.clone(), version.clone(), write);
+        self.writes.submit(sink.key.clone(), base, write);
+        None
     }
 
     fn probed(&mut self, probe: EndedProbe) {
@@ -355,46 +375,49 @@ fn uid(sink: &SinkObject) -> String {
     sink.meta.uid.clone().unwrap_or_default()
 }
 
-/// Writes the status; then, if the annotation has had its answer, takes it off.
+/// Writes the status; then, if the annotation has had its answer, takes it off. Returns the version
+/// that this makes.
 async fn write(
     client: &Client,
+    events: &Events,
     sink: &SinkObject,
     before: &SinkStatus,
     after: &SinkStatus,
     answered: bool,
-) -> Result<(), WriteError> {
+) -> Result<Option<String>, WriteError> {
     async fn of<K>(
         client: &Client,
+        events: &Events,
         sink: &SinkObject,
         before: &SinkStatus,
         after: &SinkStatus,
         answered: bool,
-    ) -> Result<(), WriteError>
+    ) -> Result<Option<String>, WriteError>
     where
         K: ApiOf + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
+        let mut version = sink.meta.resource_version.clone();
         if after != before {
-            writer::write_status_of::<K, _>(client, &sink.meta, after).await?;
-            let component = format!("{}-controller", K::kind(&()).to_lowercase());
-            let now = Timestamp::now();
-            let events: Vec<_> = condition::transitions(&before.conditions, &after.conditions)
-                .map(|condition| writer::event_of::<K>(&sink.meta, condition, &component, now))
-                .collect();
-            writer::send_all(client, &events).await;
+            let object: K = writer::write_status_of(client, &sink.meta, after).await?;
+            version.clone_from(&object.meta().resource_version);
+            events.tell_of::<K>(&sink.meta, &before.conditions, &after.conditions);
         }
         if answered {
             let annotation = meta::TEST_CONNECTION_ANNOTATION;
-            writer::remove_annotation::<K>(client, &sink.meta, annotation).await?;
+            let object = writer::remove_annotation::<K>(client, &sink.meta, annotation).await?;
+            version.clone_from(&object.meta().resource_version);
         }
-        Ok(())
+        Ok(version)
     }
     match sink.key.family {
         SinkFamily::Snapshot => {
-            of::<KollectSnapshotSink>(client, sink, before, after, answered).await
+            of::<KollectSnapshotSink>(client, events, sink, before, after, answered).await
         }
         SinkFamily::Database => {
-            of::<KollectDatabaseSink>(client, sink, before, after, answered).await
+            of::<KollectDatabaseSink>(client, events, sink, before, after, answered).await
         }
-        SinkFamily::Event => of::<KollectEventSink>(client, sink, before, after, answered).await,
+        SinkFamily::Event => {
+            of::<KollectEventSink>(client, events, sink, before, after, answered).await
+        }
     }
 }

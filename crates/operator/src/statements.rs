@@ -24,6 +24,12 @@ impl Statement {
     ) -> Self {
         Self::Says(type_, status, reason, message.into())
     }
+
+    /// Whether it is about this condition.
+    pub fn is_about(&self, wanted: ConditionType) -> bool {
+        let (Self::Says(type_, ..) | Self::SaysAtFirst(type_, ..) | Self::Ends(type_)) = self;
+        *type_ == wanted
+    }
 }
 
 /// Writes statements about one generation down.

@@ -3,7 +3,7 @@
 //! Pure: the previous status, the facts and the time go in, the new status comes out. Writing it,
 //! and telling the world about transitions, is somebody else's job.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kollect_api::{
@@ -63,6 +63,13 @@ pub struct TargetFacts {
     pub active_rules: usize,
     /// Whether every object of the first listing has been processed.
     pub complete: bool,
+    /// The first listing began a moment ago: what the status says of this generation is taken to be
+    /// true still, see [`PATIENCE`].
+    pub catching_up: bool,
+    /// The kind that is collected is cluster-scoped: namespaces mean nothing.
+    pub cluster_scoped: bool,
+    /// Why our finalizer could not be put on the object.
+    pub finalizer: Option<String>,
     /// Why nothing arrives at present, if so.
     pub interruption: Option<String>,
     /// Rows held.
@@ -77,11 +84,15 @@ pub struct TargetFacts {
     pub sinks: Option<Sinks>,
 }
 
+/// For how long a first listing is not worth telling where the status says something about this
+/// generation already: a restart changes nothing that anybody outside could see.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// What a target is up to, in one word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum TargetSituation<'f> {
+enum TargetSituation {
     /// It does not collect, for this reason.
-    Stopped(&'f Trouble),
+    Stopped(Trouble),
     /// The first listing is not through; what was listed may have failed already.
     Listing(Option<Trouble>),
     /// Its rows are there; some objects may have failed.
@@ -90,31 +101,54 @@ enum TargetSituation<'f> {
     Fruitless(Trouble),
 }
 
-impl<'f> TargetSituation<'f> {
-    fn of(facts: &'f TargetFacts) -> Self {
-        if let Some(trouble) = &facts.trouble {
+impl TargetSituation {
+    fn of(facts: &TargetFacts) -> Self {
+        if let Some(trouble) = facts.trouble.clone().or_else(|| nothing_left(facts)) {
             return Self::Stopped(trouble);
         }
-        match extraction_trouble(facts) {
+        match extraction_trouble(facts).or_else(|| unfinalized(facts)) {
             extraction if !facts.complete => Self::Listing(extraction),
-            Some(trouble) if facts.rows == 0 => Self::Fruitless(trouble),
+            Some(trouble) if facts.rows == 0 && facts.failures > 0 => Self::Fruitless(trouble),
             extraction => Self::Collecting(extraction),
         }
     }
 
     fn degradation(&self) -> Option<&Trouble> {
         match self {
-            Self::Stopped(trouble) => Some(trouble),
             Self::Listing(trouble) | Self::Collecting(trouble) => trouble.as_ref(),
-            Self::Fruitless(trouble) => Some(trouble),
+            Self::Stopped(trouble) | Self::Fruitless(trouble) => Some(trouble),
         }
     }
+}
+
+/// The complaint of a target whose scope takes away every namespace that it asks for.
+fn nothing_left(facts: &TargetFacts) -> Option<Trouble> {
+    let nothing_left = !facts.cluster_scoped
+        && facts.effective_namespaces.is_empty()
+        && !facts.outside_scope.is_empty();
+    nothing_left.then(|| Trouble {
+        reason: Reason::ScopeNamespaceDenied,
+        message: format!(
+            "every namespace that the target asks for is outside the scope: {}; select others, or have the scope changed",
+            named(&facts.outside_scope)
+        ),
+    })
+}
+
+/// The complaint about a finalizer that is not there: rows of a deleted target might stay behind.
+fn unfinalized(facts: &TargetFacts) -> Option<Trouble> {
+    facts.finalizer.as_ref().map(|error| Trouble {
+        reason: Reason::FinalizerNotAdded,
+        message: format!(
+            "the finalizer cannot be added and is tried again with growing pauses; the operator needs the right to patch this kind: {error}"
+        ),
+    })
 }
 
 /// The status that says so.
 pub fn status(previous: &TargetStatus, facts: &TargetFacts, now: &Time) -> TargetStatus {
     let mut next = previous.clone();
-    if facts.undecided {
+    if facts.undecided || is_catching_up(previous, facts) {
         return next;
     }
     numbers(&mut next, facts, now);
@@ -127,6 +161,15 @@ pub fn status(previous: &TargetStatus, facts: &TargetFacts, now: &Time) -> Targe
         .chain(conditions(&situation, facts));
     statements::apply(&mut next.conditions, said, facts.generation, now);
     next
+}
+
+/// Whether collection is about to arrive at what the status says already.
+fn is_catching_up(previous: &TargetStatus, facts: &TargetFacts) -> bool {
+    facts.catching_up
+        && !facts.complete
+        && facts.trouble.is_none()
+        && previous.observed_generation == facts.generation
+        && statements::find(&previous.conditions, Ready).is_some()
 }
 
 /// Everything but the conditions.
@@ -168,7 +211,7 @@ fn reachability(sinks: &Sinks) -> Statement {
 }
 
 /// What is said about the target itself.
-fn conditions(situation: &TargetSituation<'_>, facts: &TargetFacts) -> Vec<Statement> {
+fn conditions(situation: &TargetSituation, facts: &TargetFacts) -> Vec<Statement> {
     let degraded = match situation.degradation() {
         Some(Trouble { reason, message }) => Statement::says(Degraded, True, *reason, message),
         None => Statement::Ends(Degraded),
@@ -218,28 +261,21 @@ fn waiting(facts: &TargetFacts) -> String {
 fn collecting(facts: &TargetFacts) -> String {
     let profile = &facts.profile;
     let mut message = format!("profileRef {profile} resolved; ");
-    if facts.cluster {
+    if facts.cluster && !facts.cluster_scoped {
         message += &format!(
             "{} namespace(s) matched; ",
             facts.effective_namespaces.len()
         );
     }
-    message += &format!("collecting {} resource(s)", facts.rows);
-    if facts.effective_namespaces.is_empty() {
+    // How many there are says `collectedCount`, together with when they were counted.
+    message += "collecting";
+    if facts.effective_namespaces.is_empty() && !facts.cluster_scoped {
         message += "; no namespace is selected, so nothing is collected";
+    } else if facts.rows == 0 {
+        message += "; no object matches";
     }
-    if !facts.outside_scope.is_empty() {
-        let named: Vec<_> = facts
-            .outside_scope
-            .iter()
-            .take(10)
-            .map(AsRef::as_ref)
-            .collect();
-        let more = facts.outside_scope.len().saturating_sub(named.len());
-        message += &format!("; outside the scope: [{}]", named.join(" "));
-        if more > 0 {
-            message += &format!(" and {more} more");
-        }
+    if !facts.outside_scope.is_empty() && !facts.cluster_scoped {
+        message += &format!("; outside the scope: {}", named(&facts.outside_scope));
     }
     if let Some(error) = &facts.policy_failure {
         message += &format!("; objects do not match because of {error}");
@@ -248,6 +284,16 @@ fn collecting(facts: &TargetFacts) -> String {
         message += &format!("; updates are delayed: {cause}");
     }
     message
+}
+
+/// Some of these names, for a message.
+fn named(names: &[Arc<str>]) -> String {
+    let some: Vec<&str> = names.iter().take(10).map(AsRef::as_ref).collect();
+    let more = match names.len().saturating_sub(some.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("[{}]{more}", some.join(" "))
 }
 
 fn count(number: usize) -> i64 {

@@ -22,6 +22,9 @@ fn healthy() -> TargetFacts {
         forbidden: None,
         active_rules: 0,
         complete: true,
+        catching_up: false,
+        cluster_scoped: false,
+        finalizer: None,
         interruption: None,
         rows: 2,
         failures: 0,
@@ -72,10 +75,7 @@ fn a_healthy_target_counts_its_rows() {
         .iter()
         .find(|c| c.type_ == "Ready")
         .unwrap();
-    assert_eq!(
-        ready.message,
-        "profileRef \"p\" resolved; collecting 2 resource(s)"
-    );
+    assert_eq!(ready.message, "profileRef \"p\" resolved; collecting");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn c_08_a_cluster_target_says_as_much_as_any_other() {
     assert_eq!(
         ready(&status),
         "profileRef \"p\" in namespace \"home\" resolved; 1 namespace(s) matched; \
-         collecting 2 resource(s)"
+         collecting"
     );
     assert_eq!(status.collected_count, Some(2));
     assert_eq!(status.extraction_failures, 1);
@@ -345,4 +345,166 @@ fn situations_follow_from_the_facts() {
         ..fruitless
     };
     assert_eq!(situation(&stopped), "stopped");
+}
+
+#[test]
+fn c4_a_restart_says_nothing_while_it_catches_up() {
+    let before = status(&TargetStatus::default(), &healthy(), &at(1));
+    let degraded = status(
+        &TargetStatus::default(),
+        &TargetFacts {
+            failures: 1,
+            last_failure: Some("team-a/o: bad".to_owned()),
+            ..healthy()
+        },
+        &at(1),
+    );
+    let listing = TargetFacts {
+        complete: false,
+        catching_up: true,
+        rows: 0,
+        ..healthy()
+    };
+    for previous in [&before, &degraded] {
+        assert_eq!(status(previous, &listing, &at(2)), *previous);
+    }
+    let reason = |previous: &TargetStatus, facts: &TargetFacts| {
+        let status = status(previous, facts, &at(2));
+        statements::find(&status.conditions, Ready)
+            .unwrap()
+            .reason
+            .clone()
+    };
+    let late = TargetFacts {
+        catching_up: false,
+        ..listing.clone()
+    };
+    assert_eq!(reason(&before, &late), "Progressing", "it takes too long");
+    let edited = TargetFacts {
+        generation: Some(4),
+        ..listing.clone()
+    };
+    assert_eq!(
+        reason(&before, &edited),
+        "Progressing",
+        "somebody waits for it"
+    );
+    assert_eq!(
+        reason(&TargetStatus::default(), &listing),
+        "Progressing",
+        "the first"
+    );
+    let suspended = TargetFacts {
+        trouble: Some(Trouble {
+            reason: Reason::Suspended,
+            message: String::new(),
+        }),
+        ..listing
+    };
+    assert_eq!(
+        reason(&before, &suspended),
+        "Suspended",
+        "trouble does not wait"
+    );
+}
+
+#[test]
+fn c17_a_target_outside_its_scope_is_not_ready() {
+    let facts = TargetFacts {
+        effective_namespaces: Names::default(),
+        outside_scope: ["team-b".into()].into(),
+        rows: 0,
+        ..healthy()
+    };
+    let status = expect(
+        &facts,
+        &[
+            ("Degraded", True, "ScopeNamespaceDenied"),
+            ("Ready", False, "ScopeNamespaceDenied"),
+            ("SinkReachable", True, "NoSinksInNamespace"),
+            ("Synced", False, "ScopeNamespaceDenied"),
+        ],
+    );
+    assert!(ready(&status).contains("[team-b]"), "{}", ready(&status));
+    let partly = TargetFacts {
+        effective_namespaces: ["team-a".into()].into(),
+        ..facts
+    };
+    let status = expect(
+        &partly,
+        &[
+            ("Ready", True, "Collecting"),
+            ("SinkReachable", True, "NoSinksInNamespace"),
+            ("Synced", True, "Collecting"),
+        ],
+    );
+    assert!(ready(&status).ends_with("; outside the scope: [team-b]"));
+}
+
+#[test]
+fn c10_cluster_scoped_kinds_are_not_asked_for_namespaces() {
+    let nothing = TargetFacts {
+        effective_namespaces: Names::default(),
+        ..healthy()
+    };
+    let message = |facts: &TargetFacts| {
+        let status = status(&TargetStatus::default(), facts, &at(1));
+        ready(&status).to_owned()
+    };
+    assert!(message(&nothing).contains("no namespace is selected"));
+    let cluster_scoped = TargetFacts {
+        cluster_scoped: true,
+        cluster: true,
+        ..nothing
+    };
+    assert_eq!(
+        message(&cluster_scoped),
+        "profileRef \"p\" resolved; collecting"
+    );
+}
+
+#[test]
+fn c19_messages_give_no_count_that_ages() {
+    let many = TargetFacts {
+        rows: 1_000,
+        ..healthy()
+    };
+    let none = TargetFacts {
+        rows: 0,
+        ..healthy()
+    };
+    let message = |facts: &TargetFacts| {
+        let status = status(&TargetStatus::default(), facts, &at(1));
+        ready(&status).to_owned()
+    };
+    assert_eq!(message(&many), message(&healthy()));
+    assert!(message(&none).ends_with("; no object matches"));
+}
+
+#[test]
+fn c6_a_finalizer_that_cannot_be_added_is_told() {
+    let facts = TargetFacts {
+        finalizer: Some("patch is forbidden".to_owned()),
+        ..healthy()
+    };
+    let status = expect(
+        &facts,
+        &[
+            ("Degraded", True, "FinalizerNotAdded"),
+            ("Ready", True, "Collecting"),
+            ("SinkReachable", True, "NoSinksInNamespace"),
+            ("Synced", True, "Collecting"),
+        ],
+    );
+    let degraded = statements::find(&status.conditions, Degraded).unwrap();
+    assert!(degraded.message.ends_with("patch is forbidden"));
+    expect(
+        &TargetFacts { rows: 0, ..facts },
+        &[
+            ("Degraded", True, "FinalizerNotAdded"),
+            ("Ready", True, "Collecting"),
+            ("SinkReachable", True, "NoSinksInNamespace"),
+            ("Synced", True, "Collecting"),
+        ],
+    );
 }

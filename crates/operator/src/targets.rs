@@ -8,11 +8,12 @@ use std::{
 };
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kollect_api::{KollectClusterTarget, KollectTarget, condition, meta, target::TargetStatus};
+use kollect_api::{KollectClusterTarget, KollectTarget, meta, target::TargetStatus};
 use kollect_collect::{
     engine::Engine,
     gates::Version,
     plan::{Plan, TargetKey, TargetPlan, TargetState},
+    store::TargetSummary,
 };
 use kollect_inventory::TargetKind;
 use kube::Client;
@@ -22,7 +23,9 @@ use tokio::time::Instant;
 use crate::{
     configuration::Configuration,
     control_loop::earliest,
+    events::Events,
     sink_objects, sink_usability,
+    status_pace::{News, StatusPace},
     target_status::{self, TargetFacts, Trouble},
     write_queue::{EndedWrite, WriteQueue, WriteSlots},
     writer::{self, ApiOf, WriteError},
@@ -31,7 +34,6 @@ use crate::{
 /// What is common to both kinds of target.
 trait Target: ApiOf + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
     const FINALIZER: &'static str;
-    const COMPONENT: &'static str;
 
     fn key(&self) -> TargetKey;
     fn status(&self) -> Option<&TargetStatus>;
@@ -41,7 +43,6 @@ trait Target: ApiOf + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
 
 impl Target for KollectTarget {
     const FINALIZER: &'static str = meta::TARGET_FINALIZER;
-    const COMPONENT: &'static str = "kollecttarget-controller";
     const CLUSTER: bool = false;
 
     fn key(&self) -> TargetKey {
@@ -63,7 +64,6 @@ impl Target for KollectTarget {
 
 impl Target for KollectClusterTarget {
     const FINALIZER: &'static str = meta::CLUSTER_TARGET_FINALIZER;
-    const COMPONENT: &'static str = "kollectclustertarget-controller";
     const CLUSTER: bool = true;
 
     fn key(&self) -> TargetKey {
@@ -87,14 +87,20 @@ impl Target for KollectClusterTarget {
 /// What is remembered of the writes of one target.
 #[derive(Debug, Clone, Default)]
 struct Record {
-    /// The version that our last write made. Until the watch shows it, what was written is better
-    /// known than what is shown.
+    /// What our last write made of the object. Until the watch shows it, that is better known than
+    /// what is shown.
     version: Version,
-    /// The status that was written last, and when.
-    status: Option<(TargetStatus, Instant)>,
+    base: Option<String>,
+    /// The status that was written last.
+    status: Option<TargetStatus>,
+    pace: StatusPace,
     /// What was known when there was nothing to write, and about which version of the object: as
     /// long as both stay the same there is nothing to do.
     settled: Option<(TargetFacts, Option<String>)>,
+    /// Since when the first listing is awaited.
+    listing_since: Option<Instant>,
+    /// Why our finalizer could not be added last time.
+    finalizer: Option<String>,
 }
 
 /// What there is to write about one target.
@@ -103,6 +109,8 @@ struct Work {
     finalizers: Option<Finalizer>,
     /// The status and the one it follows.
     status: Option<(TargetStatus, TargetStatus)>,
+    /// The version of the object that all of it is based on.
+    base: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,8 +123,8 @@ enum Finalizer {
 #[derive(Debug)]
 struct Written {
     /// The version that it made.
-    version: Version,
-    status: Option<TargetStatus>,
+    base: Option<String>,
+    status: Option<(TargetStatus, News)>,
 }
 
 /// Writes finalizers, statuses and events of targets.
@@ -125,6 +133,7 @@ pub struct Targets {
     count_resync: Duration,
     records: BTreeMap<TargetKey, Record>,
     writes: WriteQueue<TargetKey, Written>,
+    events: Events,
     failures: BTreeMap<TargetKind, u64>,
 }
 
@@ -135,6 +144,7 @@ impl Targets {
             client,
             count_resync,
             records: BTreeMap::new(),
+            events: slots.events().clone(),
             writes: WriteQueue::new(slots),
             failures: BTreeMap::new(),
         }
@@ -210,31 +220,40 @@ impl Targets {
             let mut work = Work {
                 finalizers: record.finalizers(&*target),
                 status: None,
+                base: record.base(&*target),
             };
             let target_plan = plan.target(&key);
             if let Some(target_plan) = target_plan.filter(|_| !is_deleted(&*target)) {
                 let namespace = target.meta().namespace.as_deref().unwrap_or_default();
                 let sinks = sinks.map(|sinks| sinks(namespace));
-                let facts = facts(&*target, target_plan, engine, sinks);
+                let mut facts = facts(&*target, target_plan, engine, sinks);
+                facts.finalizer.clone_from(&record.finalizer);
+                let patient_until = record.listing(facts.complete, moment);
+                facts.catching_up = patient_until.is_some();
+                next = earliest(next, patient_until);
                 let known = (facts, target.meta().resource_version.clone());
                 if work.finalizers.is_none() && record.settled.as_ref() == Some(&known) {
                     self.writes.withdraw(&key);
                     continue;
                 }
-                let facts = &known.0;
                 let before = record.status(&*target);
-                let after = target_status::status(&before, facts, &now);
-                let due = record.due(&before, &after, self.count_resync);
-                match due.filter(|due| *due > moment) {
-                    // A count that moves all the time is not worth a write each time.
-                    Some(due) => next = earliest(next, Some(due)),
-                    None if after == before => record.settled = Some(known),
-                    None => work.status = Some((before, after)),
+                let after = target_status::status(&before, &known.0, &now);
+                if after == before {
+                    record.settled = Some(known);
+                } else {
+                    let due = record
+                        .pace
+                        .due(news(&before, &after), self.count_resync, moment);
+                    if due > moment {
+                        next = earliest(next, Some(due));
+                    } else {
+                        work.status = Some((before, after));
+                    }
                 }
             }
             if work.finalizers.is_some() || work.status.is_some() {
-                let version = target.meta().resource_version.clone();
-                let write = write(self.client.clone(), target, work);
+                let version = work.base.clone();
+                let write = write(self.client.clone(), self.events.clone(), target, work);
                 self.writes.submit(key, version, write);
             } else {
                 self.writes.withdraw(&key);
@@ -245,23 +264,24 @@ impl Targets {
 
     /// Takes note of how a write ended. Returns whether there is something left to write.
     fn note(&mut self, ended: EndedWrite<TargetKey, Written>) -> bool {
+        let record = self.records.get_mut(&ended.key);
         match ended.result {
             Ok(written) => {
-                let Some(record) = self.records.get_mut(&ended.key) else {
+                let Some(record) = record else {
                     // Gone in the meantime.
                     return false;
                 };
-                if written.version.is_after(record.version) {
-                    record.version = written.version;
-                }
-                if let Some(status) = written.status {
-                    record.status = Some((status, Instant::now()));
-                }
+                record.wrote(written);
                 ended.superseded
             }
             Err(error) => {
                 if !error.is_outdated() {
                     *self.failures.entry(ended.key.owner).or_default() += 1;
+                }
+                if let Some(record) = record
+                    && let WriteError::Finalizer(cause) = &error
+                {
+                    record.finalizer = Some(cause.to_string());
                 }
                 true
             }
@@ -295,20 +315,43 @@ impl Record {
     /// The status as far as it is known: what was written last, or what the watch shows.
     fn status<K: Target>(&self, target: &K) -> TargetStatus {
         match &self.status {
-            Some((status, _)) if self.is_ahead_of(target) => status.clone(),
+            Some(status) if self.is_ahead_of(target) => status.clone(),
             _ => target.status().cloned().unwrap_or_default(),
         }
     }
 
-    /// When a new status may be written, if it can wait.
-    fn due(
-        &self,
-        before: &TargetStatus,
-        after: &TargetStatus,
-        patience: Duration,
-    ) -> Option<Instant> {
-        let (_, at) = self.status.as_ref()?;
-        (before != after && only_numbers_differ(before, after)).then(|| *at + patience)
+    /// The version that belongs to that status.
+    fn base<K: Target>(&self, target: &K) -> Option<String> {
+        if self.is_ahead_of(target) {
+            self.base.clone()
+        } else {
+            target.meta().resource_version.clone()
+        }
+    }
+
+    /// Takes note of what was written.
+    fn wrote(&mut self, written: Written) {
+        let version = Version::parse(written.base.as_deref().unwrap_or_default());
+        if version.is_after(self.version) {
+            self.version = version;
+            self.base = written.base;
+        }
+        if let Some((status, news)) = written.status {
+            self.status = Some(status);
+            self.pace.wrote(news, Instant::now());
+        }
+        self.finalizer = None;
+    }
+
+    /// Until when the first listing is not worth telling, if it is awaited.
+    fn listing(&mut self, complete: bool, now: Instant) -> Option<Instant> {
+        if complete {
+            self.listing_since = None;
+            return None;
+        }
+        let since = *self.listing_since.get_or_insert(now);
+        let until = since + target_status::PATIENCE;
+        (now < until).then_some(until)
     }
 }
 
@@ -316,38 +359,43 @@ fn is_deleted<K: Target>(target: &K) -> bool {
     target.meta().deletion_timestamp.is_some()
 }
 
-/// Writes what there is to write, and sends the events that belong to it.
+/// Writes what there is to write, and tells what is worth telling about it. A finalizer that cannot
+/// be written does not keep the status from saying so.
 async fn write<K: Target>(
     client: Client,
+    events: Events,
     target: Arc<K>,
     work: Work,
 ) -> Result<Written, WriteError> {
-    let version = |object: &K| {
-        let version = object.meta().resource_version.as_deref();
-        Version::parse(version.unwrap_or_default())
-    };
-    let mut written = Written {
-        version: Version::UNKNOWN,
-        status: None,
-    };
+    let mut meta = target.meta().clone();
+    meta.resource_version = work.base;
+    let mut unfinalized = None;
     if let Some(finalizer) = work.finalizers {
-        let object = match finalizer {
-            Finalizer::Add => writer::add_finalizer(&client, &*target, K::FINALIZER).await?,
-            Finalizer::Remove => writer::remove_finalizer(&client, &*target, K::FINALIZER).await?,
+        let written = match finalizer {
+            Finalizer::Add => writer::add_finalizer(&client, &*target, K::FINALIZER).await,
+            Finalizer::Remove => writer::remove_finalizer(&client, &*target, K::FINALIZER).await,
         };
-        written.version = version(&object);
+        match written {
+            Ok(object) => meta = object.meta().clone(),
+            Err(error) if error.is_outdated() => return Err(error),
+            Err(error) => unfinalized = Some(error),
+        }
     }
+    let mut status = None;
     if let Some((before, after)) = work.status {
-        let object = writer::write_status(&client, &*target, &after).await?;
-        written.version = version(&object);
-        let now = Timestamp::now();
-        let events: Vec<_> = condition::transitions(&before.conditions, &after.conditions)
-            .map(|condition| writer::event(&*target, condition, K::COMPONENT, now))
-            .collect();
-        written.status = Some(after);
-        writer::send_all(&client, &events).await;
+        let object: K = writer::write_status_of(&client, &meta, &after).await?;
+        meta = object.meta().clone();
+        events.tell_of::<K>(&meta, &before.conditions, &after.conditions);
+        let news = news(&before, &after);
+        status = Some((after, news));
     }
-    Ok(written)
+    match unfinalized {
+        Some(error) => Err(WriteError::Finalizer(Box::new(error))),
+        None => Ok(Written {
+            base: meta.resource_version,
+            status,
+        }),
+    }
 }
 
 fn facts<K: Target>(
@@ -378,6 +426,9 @@ fn facts<K: Target>(
         forbidden: plan.forbidden_message(),
         active_rules: plan.active_rules,
         complete: summary.as_ref().is_some_and(|summary| summary.complete),
+        catching_up: false,
+        cluster_scoped: resource.is_some_and(|resource| !resource.namespaced),
+        finalizer: None,
         interruption,
         rows: summary.as_ref().map_or(0, |summary| summary.rows),
         failures: summary.as_ref().map_or(0, |summary| summary.failing),
@@ -385,25 +436,80 @@ fn facts<K: Target>(
             .as_ref()
             .and_then(|summary| summary.last_policy_failure.clone())
             .map(Into::into),
-        last_failure: summary
-            .and_then(|summary| summary.last_failure)
-            .map(Into::into),
+        last_failure: summary.and_then(last_failure),
         sinks,
     }
 }
 
-/// Whether two statuses say the same, but for counts and the sentences that repeat them.
-fn only_numbers_differ(before: &TargetStatus, after: &TargetStatus) -> bool {
-    let plain = |status: &TargetStatus| {
-        let mut plain = status.clone();
-        plain.collected_count = plain.collected_count.map(|_| 0);
-        plain.collected_count_updated_at = None;
-        plain.extraction_failures = i64::from(plain.extraction_failures > 0);
-        plain.last_extraction_error = None;
-        for condition in &mut plain.conditions {
-            condition.message.clear();
-        }
-        plain
+/// The most recent failure, with the object that failed.
+fn last_failure(summary: TargetSummary) -> Option<String> {
+    let Some(failure) = summary.failures.last() else {
+        return summary.last_failure.map(Into::into);
     };
-    plain(before) == plain(after)
+    let object = match &*failure.namespace {
+        "" => failure.name.to_string(),
+        namespace => format!("{namespace}/{}", failure.name),
+    };
+    // Whoever reported it may have named it already.
+    Some(if failure.message.contains(&object) {
+        failure.message.to_string()
+    } else {
+        format!("{object}: {}", failure.message)
+    })
+}
+
+/// How much a status says that the one before did not.
+fn news(before: &TargetStatus, after: &TargetStatus) -> News {
+    let uncounted = |status: &TargetStatus| TargetStatus {
+        collected_count: status.collected_count.map(|_| 0),
+        collected_count_updated_at: None,
+        ..status.clone()
+    };
+    if uncounted(before) == uncounted(after) {
+        News::Numbers
+    } else {
+        News::of(&before.conditions, &after.conditions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c19_counts_alone_may_wait() {
+        let status = |count: Option<i64>, error: Option<&str>| TargetStatus {
+            collected_count: count,
+            last_extraction_error: error.map(str::to_owned),
+            ..TargetStatus::default()
+        };
+        for (before, after, expected) in [
+            ((Some(1), None), (Some(2), None), News::Numbers),
+            ((None, None), (Some(2), None), News::Details),
+            ((Some(1), None), (Some(1), Some("a/b: bad")), News::Details),
+        ] {
+            let found = news(&status(before.0, before.1), &status(after.0, after.1));
+            assert_eq!(found, expected, "{before:?} {after:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn c4_patience_with_a_listing_ends() {
+        let mut record = Record::default();
+        let now = Instant::now();
+        let until = now + target_status::PATIENCE;
+        assert_eq!(record.listing(false, now), Some(until));
+        assert_eq!(
+            record.listing(false, now + Duration::from_secs(1)),
+            Some(until)
+        );
+        assert_eq!(record.listing(false, until), None, "now it is told");
+        assert_eq!(record.listing(true, until), None);
+        let again = until + Duration::from_secs(1);
+        assert_eq!(
+            record.listing(false, again),
+            Some(again + target_status::PATIENCE),
+            "another listing"
+        );
+    }
 }

@@ -28,18 +28,34 @@ use tokio::{
 };
 
 use self::pace::{WriteFailure, WritePace};
-use crate::writer::{DEADLINE, WriteError};
+use crate::{
+    events::Events,
+    writer::{DEADLINE, WriteError},
+};
 
 /// How many writes run at the same time, whoever asks for them.
 const PARALLEL: usize = 8;
 
-/// The right to write, a few times at once; shared by all queues of a process.
+/// What all writers of a process share: the right to write, a few times at once, and the one who
+/// tells of events.
 #[derive(Debug, Clone)]
-pub struct WriteSlots(Arc<Semaphore>);
+pub struct WriteSlots(Arc<Semaphore>, Events);
+
+impl WriteSlots {
+    /// The slots of a process that tells of its events here.
+    pub fn new(events: Events) -> Self {
+        Self(Arc::new(Semaphore::new(PARALLEL)), events)
+    }
+
+    /// Where events are told.
+    pub fn events(&self) -> &Events {
+        &self.1
+    }
+}
 
 impl Default for WriteSlots {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(PARALLEL)))
+        Self::new(Events::default())
     }
 }
 

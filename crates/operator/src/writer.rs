@@ -1,4 +1,4 @@
-//! Requests that change objects: status, finalizers, events.
+//! Requests that change objects: status, finalizers, annotations.
 //!
 //! Everything is a patch of exactly what is ours. The spec is never written, so a user's spelling
 //! and the generation stay as they are. Each request ends within [`DEADLINE`]; when it is made, and
@@ -6,16 +6,10 @@
 
 use std::{fmt::Debug, future::Future, time::Duration};
 
-use futures::future::join_all;
-use k8s_openapi::{
-    api::core::v1::{Event, ObjectReference},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time},
-    jiff::Timestamp,
-};
-use kollect_api::condition::{Condition, ConditionStatus, ConditionType};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
     core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -34,6 +28,9 @@ pub enum WriteError {
     /// It was refused, or never arrived.
     #[error(transparent)]
     Refused(#[from] kube::Error),
+    /// Our finalizer could not be written; what else there was to write has been written.
+    #[error("finalizer: {0}")]
+    Finalizer(#[source] Box<WriteError>),
     /// We failed, not the API server.
     #[error("the write panicked; the log says where")]
     Panicked,
@@ -48,7 +45,7 @@ impl WriteError {
 }
 
 /// Makes a request with the deadline of all writes.
-async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+pub async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
     match timeout(DEADLINE, request).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(WriteError::Late(DEADLINE)),
@@ -88,17 +85,9 @@ where
     Api::namespaced(client.clone(), namespace.unwrap_or_default())
 }
 
-/// Replaces the status of an object, provided that it is still the same object. Returns the object
-/// as it is then.
-pub async fn write_status<K, S>(client: &Client, object: &K, status: &S) -> Result<K, WriteError>
-where
-    K: ApiOf + Clone + Debug + DeserializeOwned,
-    S: Serialize + Debug,
-{
-    write_status_of::<K, S>(client, object.meta(), status).await
-}
-
-/// Replaces the status of the object that has this metadata. Returns the object as it is then.
+/// Replaces the status of the object that has this metadata, provided that it still is at this
+/// version: a status that was computed from an older one cannot win. Returns the object as it is
+/// then.
 pub async fn write_status_of<K, S>(
     client: &Client,
     meta: &ObjectMeta,
@@ -109,12 +98,16 @@ where
     S: Serialize + Debug,
 {
     let name = meta.name.as_deref().unwrap_or_default();
-    // A JSON patch with a test is the whole of the precondition: a merge patch could not remove
-    // fields, and an update would carry the spec along.
-    let patch = json!([
-        {"op": "test", "path": "/metadata/uid", "value": meta.uid},
-        {"op": "add", "path": "/status", "value": status},
-    ]);
+    // A version in the patch is a precondition, and a conflict if it does not hold. It belongs to
+    // one object for good, so it stands for the uid too. A merge patch could not remove fields, and
+    // an update would carry the spec along.
+    let precondition = match &meta.resource_version {
+        Some(version) => {
+            json!({"op": "add", "path": "/metadata/resourceVersion", "value": version})
+        }
+        None => json!({"op": "test", "path": "/metadata/uid", "value": meta.uid}),
+    };
+    let patch = json!([precondition, {"op": "add", "path": "/status", "value": status}]);
     let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).expect("a JSON patch"));
     let api = K::api(client, meta.namespace.as_deref());
     in_time(api.patch_status(name, &PatchParams::default(), &patch)).await
@@ -224,134 +217,9 @@ pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
         .any(|known| known == finalizer)
 }
 
-/// An event that tells of a transition.
-pub fn event<K>(object: &K, condition: &Condition, component: &str, now: Timestamp) -> Event
-where
-    K: Resource<DynamicType = ()>,
-{
-    event_of::<K>(object.meta(), condition, component, now)
-}
-
-/// An event about the object that has this metadata.
-pub fn event_of<K>(
-    meta: &ObjectMeta,
-    condition: &Condition,
-    component: &str,
-    now: Timestamp,
-) -> Event
-where
-    K: Resource<DynamicType = ()>,
-{
-    let bad = condition.type_ == ConditionType::Degraded.as_str()
-        || condition.status == ConditionStatus::False
-        || condition.reason == "ScopeForbidden";
-    Event {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", meta.name.as_deref().unwrap_or_default())),
-            // Events of cluster-scoped objects live where kubectl looks for them.
-            namespace: Some(
-                meta.namespace
-                    .clone()
-                    .unwrap_or_else(|| "default".to_owned()),
-            ),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            api_version: Some(K::api_version(&()).into_owned()),
-            kind: Some(K::kind(&()).into_owned()),
-            name: meta.name.clone(),
-            namespace: meta.namespace.clone(),
-            uid: meta.uid.clone(),
-            resource_version: meta.resource_version.clone(),
-            ..ObjectReference::default()
-        },
-        type_: Some(if bad { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(condition.reason.clone()),
-        message: Some(clipped(&condition.message)),
-        action: Some("Reconcile".to_owned()),
-        reporting_component: Some(component.to_owned()),
-        reporting_instance: Some(component.to_owned()),
-        event_time: Some(MicroTime(now)),
-        first_timestamp: Some(Time(now)),
-        last_timestamp: Some(Time(now)),
-        count: Some(1),
-        ..Event::default()
-    }
-}
-
-/// Sends an event. That it cannot be sent is nobody's trouble but the log's: events are a courtesy.
-pub async fn send(client: &Client, event: &Event) {
-    let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
-    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    if let Err(error) = in_time(api.create(&PostParams::default(), event)).await {
-        tracing::debug!(reason = event.reason, %error, "an event could not be sent");
-    }
-}
-
-/// Sends events, all at once: together they may take no longer than one.
-pub async fn send_all(client: &Client, events: &[Event]) {
-    join_all(events.iter().map(|event| send(client, event))).await;
-}
-
-/// The API server takes 1,024 bytes.
-fn clipped(message: &str) -> String {
-    let end = message.floor_char_boundary(1_000);
-    if end == message.len() {
-        message.to_owned()
-    } else {
-        format!("{}…", &message[..end])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kollect_api::{KollectTarget, condition::Reason};
-
-    #[test]
-    fn events_say_how_bad_it_is() {
-        let target: KollectTarget = serde_json::from_value(json!({
-            "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectTarget",
-            "metadata": {"name": "t", "namespace": "team-a", "uid": "u"},
-            "spec": {"profileRef": "p"},
-        }))
-        .unwrap();
-        let now = Timestamp::UNIX_EPOCH;
-        let condition = |type_, status, reason| {
-            Condition::new(type_, status, reason, "é".repeat(900), None, Time(now))
-        };
-        for (type_, status, reason, expected) in [
-            (
-                ConditionType::Ready,
-                ConditionStatus::True,
-                Reason::Collecting,
-                "Normal",
-            ),
-            (
-                ConditionType::Degraded,
-                ConditionStatus::True,
-                Reason::Suspended,
-                "Warning",
-            ),
-            (
-                ConditionType::Ready,
-                ConditionStatus::False,
-                Reason::Suspended,
-                "Warning",
-            ),
-            (
-                ConditionType::Synced,
-                ConditionStatus::True,
-                Reason::ScopeForbidden,
-                "Warning",
-            ),
-        ] {
-            let event = event(&target, &condition(type_, status, reason), "c", now);
-            assert_eq!(event.type_.as_deref(), Some(expected), "{reason}");
-            assert_eq!(event.involved_object.kind.as_deref(), Some("KollectTarget"));
-            assert!(event.message.unwrap().len() < 1_024);
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_without_an_answer_ends() {

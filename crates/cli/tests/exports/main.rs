@@ -4,5 +4,6 @@
 mod agreement;
 mod churn;
 mod faults;
+mod restart;
 mod scenarios;
 mod stage;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -144,12 +145,18 @@ impl Stage {
     }
 
     pub(crate) fn start_with(&mut self, arguments: &[&str]) -> Result<()> {
+        let kubeconfig = self.plane.cluster().kubeconfig().to_owned();
+        self.start_as(&kubeconfig, arguments)
+    }
+
+    /// Starts the operator as whoever this kubeconfig is of.
+    pub(crate) fn start_as(&mut self, kubeconfig: &Path, arguments: &[&str]) -> Result<()> {
         let child = Command::new(env!("CARGO_BIN_EXE_kollect"))
             .args(["operator", "--health-probe-bind-address=0"])
             .arg("--allow-sink-networks=127.0.0.0/8")
             .args(arguments)
             .arg("--kubeconfig")
-            .arg(self.plane.cluster().kubeconfig())
+            .arg(kubeconfig)
             .env(
                 "RUST_LOG",
                 std::env::var("OPERATOR_LOG").unwrap_or_else(|_| "error".into()),

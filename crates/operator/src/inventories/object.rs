@@ -2,18 +2,24 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use k8s_openapi::{api::core::v1::Event, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::Event, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp,
+};
 use kollect_api::{
     KollectClusterInventory, KollectInventory,
     condition::Condition,
     inventory::{KollectClusterInventoryStatus, KollectInventoryStatus},
     meta,
 };
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::Client;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::status::InventoryStatus;
-use crate::writer::{self, ApiOf, WriteError};
+use crate::{
+    configuration::Configuration,
+    events::{self, Events},
+    writer::{self, ApiOf, WriteError},
+};
 
 /// An inventory object of either kind.
 #[derive(Debug, Clone)]
@@ -79,33 +85,97 @@ impl InventoryObject {
         }
     }
 
+    /// Writes a status that was computed from this version of the object. Returns the version that
+    /// this makes.
     pub(super) async fn write_status(
         &self,
         client: &Client,
+        base: Option<String>,
         status: &InventoryStatus,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Option<String>, WriteError> {
+        async fn write<K, S>(
+            client: &Client,
+            object: &K,
+            base: Option<String>,
+            status: &S,
+        ) -> Result<Option<String>, WriteError>
+        where
+            K: ApiOf + Clone + Debug + DeserializeOwned,
+            S: Serialize + Debug,
+        {
+            let meta = ObjectMeta {
+                resource_version: base,
+                ..object.meta().clone()
+            };
+            let object: K = writer::write_status_of(client, &meta, status).await?;
+            Ok(object.meta().resource_version.clone())
+        }
         match self {
             Self::Namespaced(inventory) => {
                 let status = KollectInventoryStatus::from(status.clone());
-                let written = writer::write_status(client, &**inventory, &status).await;
-                written.map(drop)
+                write(client, &**inventory, base, &status).await
             }
             Self::Cluster(inventory) => {
                 let status = KollectClusterInventoryStatus::from(status.clone());
-                let written = writer::write_status(client, &**inventory, &status).await;
-                written.map(drop)
+                write(client, &**inventory, base, &status).await
             }
         }
     }
 
+    /// The same object as it is known now: statuses change without a new plan.
+    pub(super) fn current(&self, configuration: &Configuration) -> Self {
+        let known = match self {
+            Self::Namespaced(inventory) => {
+                let meta = &inventory.metadata;
+                let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+                configuration
+                    .inventories
+                    .get(namespace.unwrap_or_default(), name.unwrap_or_default())
+                    .filter(|known| known.metadata.uid == meta.uid)
+                    .map(Self::Namespaced)
+            }
+            Self::Cluster(inventory) => {
+                let meta = &inventory.metadata;
+                configuration
+                    .cluster_inventories
+                    .get("", meta.name.as_deref().unwrap_or_default())
+                    .filter(|known| known.metadata.uid == meta.uid)
+                    .map(Self::Cluster)
+            }
+        };
+        known.unwrap_or_else(|| self.clone())
+    }
+
+    /// The status that the object shows.
+    pub(super) fn status(&self) -> InventoryStatus {
+        let status = match self {
+            Self::Namespaced(inventory) => inventory.status.as_ref().map(InventoryStatus::from),
+            Self::Cluster(inventory) => inventory.status.as_ref().map(InventoryStatus::from),
+        };
+        status.unwrap_or_default()
+    }
+
     pub(super) fn event(&self, condition: &Condition) -> Event {
-        fn event<K: Resource<DynamicType = ()>>(object: &K, condition: &Condition) -> Event {
-            let component = format!("{}-controller", K::kind(&()).to_lowercase());
-            writer::event(object, condition, &component, Timestamp::now())
-        }
+        let now = Timestamp::now();
         match self {
-            Self::Namespaced(inventory) => event(&**inventory, condition),
-            Self::Cluster(inventory) => event(&**inventory, condition),
+            Self::Namespaced(inventory) => {
+                events::event::<KollectInventory>(&inventory.metadata, condition, now)
+            }
+            Self::Cluster(inventory) => {
+                events::event::<KollectClusterInventory>(&inventory.metadata, condition, now)
+            }
+        }
+    }
+
+    /// Tells what is worth telling about new conditions.
+    pub(super) fn tell(&self, events: &Events, before: &[Condition], after: &[Condition]) {
+        match self {
+            Self::Namespaced(inventory) => {
+                events.tell_of::<KollectInventory>(&inventory.metadata, before, after);
+            }
+            Self::Cluster(inventory) => {
+                events.tell_of::<KollectClusterInventory>(&inventory.metadata, before, after);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kollect_collect::store::Store;
+use kollect_collect::{gates::Version, store::Store};
 use kollect_export::{Calls, Exporter, Order, Report, report::LaneState};
 use tokio::{
     sync::{Notify, watch},
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     object::InventoryObject, plan::InventoryPlan, status::InventoryStatus, subject::Subject,
 };
+use crate::status_pace::{News, StatusPace};
 
 /// An inventory and its plan.
 pub(super) struct Planned {
@@ -29,9 +30,11 @@ pub(super) struct Running {
     pub(super) stop: CancellationToken,
     pub(super) task: JoinHandle<()>,
     pub(super) uid: String,
-    /// The status that was written last, and the version of the object it was based on.
-    pub(super) written: Option<(Option<String>, InventoryStatus)>,
-    pub(super) written_at: Option<Instant>,
+    /// The status that was written last, and the version of the object that this made.
+    written: Option<(Option<String>, InventoryStatus)>,
+    pub(super) pace: StatusPace,
+    /// When the exporter began.
+    pub(super) started: Instant,
     /// What was last seen, and since when.
     seen: Option<(Report, bool)>,
     pub(super) since: Instant,
@@ -63,7 +66,8 @@ impl Running {
             task,
             uid: planned.subject.uid.clone(),
             written: None,
-            written_at: None,
+            pace: StatusPace::default(),
+            started: Instant::now(),
             seen: None,
             since: Instant::now(),
             warned: "",
@@ -87,6 +91,25 @@ impl Running {
             }
             news
         });
+    }
+
+    /// A status was written, which made this version of the object.
+    pub(super) fn wrote(&mut self, status: InventoryStatus, news: News, version: Option<String>) {
+        self.written = Some((version, status));
+        self.pace.wrote(news, Instant::now());
+    }
+
+    /// The status of the inventory and the version it belongs to, as far as they are known: what
+    /// was written last, or what the watch shows if that is newer.
+    pub(super) fn known(&self, shown: &InventoryObject) -> (Option<String>, InventoryStatus) {
+        let version = |text: &Option<String>| Version::parse(text.as_deref().unwrap_or_default());
+        let at = shown.version();
+        match &self.written {
+            Some((written, status)) if version(&at).is_before(version(written)) => {
+                (written.clone(), status.clone())
+            }
+            _ => (at, shown.status()),
+        }
     }
 
     /// Whether there is something to say about the inventory, or its time has come.

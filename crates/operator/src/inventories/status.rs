@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kollect_api::{
-    condition::{self, Condition, ConditionType, Reason},
+    condition::{Condition, ConditionType, Reason},
     inventory::{
         KollectClusterInventoryStatus, KollectInventoryStatus, MAX_NAMESPACE_SHARDS,
         NamespaceShard, SinkExportStatus,
     },
 };
+use kollect_collect::plan::TargetKey;
 use kollect_export::{Report, report::LaneReport};
 
 pub use self::sink_entries::is_retired;
@@ -32,7 +33,7 @@ use self::{
     situation::Situation,
 };
 use super::plan::InventoryPlan;
-use crate::statements;
+use crate::{statements, target_status::Trouble};
 
 /// What the statuses of both kinds have in common, and what a rollup adds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -123,10 +124,28 @@ pub struct InventoryFacts<'f> {
     pub report: &'f Report,
     /// How long things have been as they are, so that what passes by itself is not written down.
     pub steady: Duration,
+    /// For how long something under way is not worth telling, see [`patience`].
+    pub patience: Duration,
+    /// The targets that are Degraded, and why: reason and message.
+    pub degraded: &'f [(TargetKey, String)],
 }
 
 /// Something under way for longer than this is worth telling.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// So long after the start of an exporter it is still catching up with what the status says,
+const CATCHING_UP: Duration = Duration::from_mins(1);
+/// and may take this long for each step.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// For how long something under way is not worth telling, this long after the exporter began: a
+/// restart changes nothing that anybody outside could see.
+pub fn patience(age: Duration) -> Duration {
+    if age < CATCHING_UP {
+        START_PATIENCE
+    } else {
+        PATIENCE
+    }
+}
 
 /// The status that says so.
 pub fn status(
@@ -135,7 +154,7 @@ pub fn status(
     now: &Time,
 ) -> InventoryStatus {
     let mut next = previous.clone();
-    if facts.plan.undecided {
+    if facts.plan.undecided || !is_reported(facts) {
         return next;
     }
     next.observed_generation = Some(facts.generation);
@@ -149,16 +168,28 @@ pub fn status(
     sink_entries::update(&mut next, previous, facts, &standings, now);
     let synced = statements::find(&previous.conditions, ConditionType::Synced);
     let situation = Situation::of(facts, &standings);
-    let said = if situation.passes_by() && synced.is_some() && facts.steady <= PATIENCE {
-        Vec::new()
-    } else {
-        let settled = situation::is_settled(synced, facts.steady);
-        conditions::of(&situation, &Numbers::of(facts, standings.len()), settled)
-    };
+    let numbers = Numbers::of(facts, standings.len());
+    // What is no longer true cannot wait.
+    let outdated = conditions::denies_sinks(&previous.conditions, &numbers);
+    let said =
+        if situation.passes_by() && synced.is_some() && !outdated && facts.steady <= facts.patience
+        {
+            Vec::new()
+        } else {
+            let settled = situation::is_settled(synced, facts.steady);
+            conditions::of(&situation, &numbers, settled, outdated)
+        };
     let warning = conditions::size_warning(facts);
     let said = said.into_iter().chain(warning);
     statements::apply(&mut next.conditions, said, Some(facts.generation), now);
     next
+}
+
+/// Whether the exporter has looked at what it is told to do now: before, its report says nothing
+/// about these sinks.
+fn is_reported(facts: &InventoryFacts<'_>) -> bool {
+    let ordered = facts.plan.order.deliver.iter().map(|sink| &sink.key);
+    ordered.eq(facts.report.lanes.iter().map(|lane| &lane.key))
 }
 
 /// Numbers.
@@ -194,13 +225,22 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The conditions that say something new. That an inventory comes to rest is none.
-pub fn transitions<'s>(
-    before: &'s InventoryStatus,
-    after: &'s InventoryStatus,
-) -> impl Iterator<Item = &'s Condition> {
-    condition::transitions(&before.conditions, &after.conditions)
-        .filter(|condition| condition.reason != Reason::UpToDate.as_str())
+/// The status of an inventory whose rows must not leave, because our finalizer could not be added.
+pub fn unfinalized(
+    previous: &InventoryStatus,
+    generation: i64,
+    why: &str,
+    now: &Time,
+) -> InventoryStatus {
+    let mut next = previous.clone();
+    let said = conditions::closed(&Trouble {
+        reason: Reason::FinalizerNotAdded,
+        message: format!(
+            "nothing is exported: the finalizer cannot be added and is tried again with growing pauses; the operator needs the right to patch this kind: {why}"
+        ),
+    });
+    statements::apply(&mut next.conditions, said, Some(generation), now);
+    next
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use kollect_collect::{
     store::{Limits, RowSelection, Store},
 };
 use kollect_export::{
-    Order,
+    Configuration, Order, SinkOrder,
+    order::Source,
     report::{Export, LaneState},
     survey::Survey,
 };
-use kollect_sinks::SinkError;
+use kollect_sinks::{DocumentOptions, SinkError};
 
 use super::{super::plan::Finding, *};
 use crate::target_status::Trouble;
@@ -94,14 +95,30 @@ fn pass(
     steady: u64,
     now: i64,
 ) -> InventoryStatus {
+    let mut plan = plan.clone();
+    plan.order.deliver = report.lanes.iter().map(|lane| order(&lane.key)).collect();
     let facts = InventoryFacts {
         generation: 1,
         cluster: false,
-        plan,
+        plan: &plan,
         report,
         steady: Duration::from_secs(steady),
+        patience: PATIENCE,
+        degraded: &[],
     };
     status(previous, &facts, &Time(at(now)))
+}
+
+/// An order to deliver to a sink.
+fn order(key: &SinkKey) -> SinkOrder {
+    SinkOrder {
+        key: key.clone(),
+        source: Source::Reading,
+        configuration: Configuration(0),
+        interval: Duration::ZERO,
+        documents: DocumentOptions::default(),
+        resume: None,
+    }
 }
 
 /// `Type=InventoryStatus/Reason: message`, sorted.
@@ -350,4 +367,146 @@ fn long_texts_are_cut() {
     let bad = report(vec![lane(pg(), failed(SinkError::transient(text)))]);
     let status = pass(&InventoryStatus::default(), &plan(), &bad, 0, 1);
     assert!(status.conditions.iter().all(|c| c.message.len() <= 1_024));
+}
+
+/// An exporter that has just begun has said nothing, and that is not "no sinks".
+#[test]
+fn c16_a_restart_says_nothing_before_it_knows() {
+    let good = report(vec![lane(pg(), LaneState::InStep)]);
+    let settled = pass(
+        &pass(&InventoryStatus::default(), &plan(), &good, 0, 1),
+        &plan(),
+        &good,
+        6,
+        7,
+    );
+    let mut plan = plan();
+    plan.order.deliver = vec![order(&pg())];
+    let silent = Report::default();
+    for previous in [&settled, &InventoryStatus::default()] {
+        for steady in [0, 100] {
+            let facts = InventoryFacts {
+                generation: 1,
+                cluster: false,
+                plan: &plan,
+                report: &silent,
+                steady: Duration::from_secs(steady),
+                patience: PATIENCE,
+                degraded: &[],
+            };
+            let status = status(previous, &facts, &Time(at(8)));
+            assert_eq!(status, *previous, "nor is any history lost");
+        }
+    }
+}
+
+/// What an earlier version, or an earlier spec, said about sinks is taken back.
+#[test]
+fn c16_no_sinks_is_taken_back_when_there_are_some() {
+    let without = pass(
+        &InventoryStatus::default(),
+        &plan(),
+        &report(Vec::new()),
+        0,
+        1,
+    );
+    assert!(told(&without)[0].starts_with("Ready=True/NoExport"));
+    let behind = report(vec![lane(pg(), LaneState::Behind)]);
+    let waiting = Report {
+        waiting_for: Some(vec![TargetKey::namespaced("team-a", "t")]),
+        ..behind.clone()
+    };
+    for (report, expected) in [
+        (
+            &behind,
+            [
+                "Ready=False/Progressing: delivering to 1 of 1 sink(s)",
+                "Synced=False/Progressing: delivering to 1 of 1 sink(s)",
+            ],
+        ),
+        (
+            &waiting,
+            [
+                "Ready=False/WaitingForCollection: waiting for the first listing of 1 target(s): [t]",
+                "Synced=False/WaitingForCollection: waiting for the first listing of 1 target(s): [t]",
+            ],
+        ),
+    ] {
+        let status = pass(&without, &plan(), report, 0, 2);
+        assert_eq!(told(&status), expected);
+    }
+    let mut closed = plan();
+    closed.gate = Some(Trouble {
+        reason: Reason::Suspended,
+        message: "spec.suspend is true".to_owned(),
+    });
+    let status = pass(&without, &closed, &behind, 0, 2);
+    assert!(
+        !told(&status)
+            .iter()
+            .any(|c| c.contains("no family sink refs")),
+        "{:?}",
+        told(&status)
+    );
+}
+
+#[test]
+fn c17_who_is_waited_for_is_named_with_what_is_wrong() {
+    let targets = ["good", "bad"].map(|name| TargetKey::namespaced("team-a", name));
+    let waiting = Report {
+        waiting_for: Some(targets.to_vec()),
+        ..report(Vec::new())
+    };
+    let why = "InvalidSpec: spec.labelSelector: bad operator".to_owned();
+    let degraded = [(targets[1].clone(), why)];
+    let facts = InventoryFacts {
+        generation: 1,
+        cluster: false,
+        plan: &plan(),
+        report: &waiting,
+        steady: Duration::ZERO,
+        patience: PATIENCE,
+        degraded: &degraded,
+    };
+    let status = status(&InventoryStatus::default(), &facts, &Time(at(1)));
+    assert_eq!(
+        told(&status)[1],
+        "Synced=False/WaitingForCollection: waiting for the first listing of 2 target(s): \
+         [bad (Degraded: InvalidSpec: spec.labelSelector: bad operator), good]; \
+         mend or delete the targets that are Degraded"
+    );
+}
+
+#[test]
+fn c19_rows_that_were_not_counted_are_not_given() {
+    let mut uncounted = report(vec![lane(pg(), LaneState::InStep)]);
+    uncounted.survey = None;
+    let status = pass(&InventoryStatus::default(), &plan(), &uncounted, 0, 1);
+    assert_eq!(
+        told(&status)[0],
+        "Ready=True/Exported: exported across 1 sink(s)"
+    );
+}
+
+#[test]
+fn c4_a_restart_has_more_patience_than_a_change() {
+    assert_eq!(patience(Duration::ZERO), Duration::from_secs(30));
+    assert_eq!(patience(Duration::from_secs(59)), Duration::from_secs(30));
+    assert_eq!(patience(Duration::from_secs(60)), PATIENCE);
+}
+
+#[test]
+fn c6_a_finalizer_that_cannot_be_added_is_told() {
+    let status = unfinalized(&InventoryStatus::default(), 3, "denied", &Time(at(1)));
+    let told = told(&status);
+    assert!(
+        told[0].starts_with("Degraded=True/FinalizerNotAdded: nothing is exported"),
+        "{told:?}"
+    );
+    assert!(
+        told[1].starts_with("Ready=False/FinalizerNotAdded"),
+        "{told:?}"
+    );
+    assert!(told[0].contains("right to patch") && told[0].ends_with("denied"));
+    assert_eq!(unfinalized(&status, 3, "denied", &Time(at(2))), status);
 }

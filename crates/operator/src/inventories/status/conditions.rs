@@ -1,6 +1,7 @@
 //! The conditions of an inventory: for each situation, what is said.
 
 use kollect_api::condition::{
+    Condition,
     ConditionStatus::{False, True},
     ConditionType::{Degraded, ExportShardWarning, ExportSucceeded, Ready, SinkReachable, Synced},
     Reason,
@@ -12,7 +13,10 @@ use super::{
     situation::{Failures, Situation},
 };
 use crate::{
-    statements::Statement::{self, Ends, SaysAtFirst},
+    statements::{
+        self,
+        Statement::{self, Ends, SaysAtFirst},
+    },
     target_status::Trouble,
 };
 
@@ -22,7 +26,8 @@ const MANY_ROWS: usize = 1_800;
 /// The numbers that messages mention.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
-    items: i64,
+    /// Rows, if they have been counted.
+    items: Option<i64>,
     targets: usize,
     sinks: usize,
     /// Whether it is a cluster inventory, which speaks of rolling up.
@@ -33,7 +38,7 @@ impl Numbers {
     pub(super) fn of(facts: &InventoryFacts<'_>, sinks: usize) -> Self {
         let survey = facts.report.survey.as_ref();
         Self {
-            items: count(survey.map_or(0, |survey| survey.rows)),
+            items: survey.map(|survey| count(survey.rows)),
             targets: facts.plan.targets.len(),
             sinks,
             cluster: facts.cluster,
@@ -41,30 +46,58 @@ impl Numbers {
     }
 
     fn rolled_up(&self) -> String {
-        let Self { items, targets, .. } = self;
-        format!("rolled up {targets} target(s), {items} item(s)")
+        let targets = self.targets;
+        match self.items {
+            Some(items) => format!("rolled up {targets} target(s), {items} item(s)"),
+            None => format!("rolled up {targets} target(s)"),
+        }
+    }
+
+    fn exported(&self) -> String {
+        match self.items {
+            Some(items) => format!("exported {items} item(s)"),
+            None => "exported".to_owned(),
+        }
     }
 }
 
-/// What the conditions say. `settled` is whether delivered rows are no news any more.
-pub(super) fn of(situation: &Situation<'_>, numbers: &Numbers, settled: bool) -> Vec<Statement> {
-    match situation {
+/// Whether conditions say that there is no sink although there are some.
+pub(super) fn denies_sinks(conditions: &[Condition], numbers: &Numbers) -> bool {
+    let reachable = statements::find(conditions, SinkReachable);
+    numbers.sinks > 0
+        && reachable.is_some_and(|said| said.reason == Reason::NoSinksConfigured.as_str())
+}
+
+/// What the conditions say. `settled` is whether delivered rows are no news any more, `outdated`
+/// whether what is said about sinks is no longer true.
+pub(super) fn of(
+    situation: &Situation<'_>,
+    numbers: &Numbers,
+    settled: bool,
+    outdated: bool,
+) -> Vec<Statement> {
+    let mut said = match situation {
         Situation::Closed(trouble) => closed(trouble),
-        Situation::WaitingForTargets(targets) => {
-            not_yet(Reason::WaitingForCollection, waiting(targets))
+        Situation::WaitingForTargets(targets, degraded) => {
+            let message = waiting(targets, degraded);
+            not_yet(Reason::WaitingForCollection, message, outdated)
         }
         Situation::WithoutSinks => without_sinks(numbers),
         Situation::Delivering(behind) => {
             let message = format!("delivering to {behind} of {} sink(s)", numbers.sinks);
-            not_yet(Reason::Progressing, message)
+            not_yet(Reason::Progressing, message, outdated)
         }
         Situation::Delivered => delivered(numbers, settled),
         Situation::PartlyFailed(good, failures) => partly_failed(numbers, *good, failures),
         Situation::Failed(failures) => failed(failures),
+    };
+    if outdated && !said.iter().any(|said| said.is_about(SinkReachable)) {
+        said.push(Ends(SinkReachable));
     }
+    said
 }
 
-fn closed(trouble: &Trouble) -> Vec<Statement> {
+pub(super) fn closed(trouble: &Trouble) -> Vec<Statement> {
     let Trouble { reason, message } = trouble;
     vec![
         Statement::says(Synced, False, *reason, message),
@@ -73,12 +106,15 @@ fn closed(trouble: &Trouble) -> Vec<Statement> {
     ]
 }
 
-/// What was ready stays ready while it is brought up to date.
-fn not_yet(reason: Reason, message: String) -> Vec<Statement> {
-    vec![
-        Statement::says(Synced, False, reason, &message),
-        SaysAtFirst(Ready, False, reason, message),
-    ]
+/// What was ready stays ready while it is brought up to date, unless it was ready without sinks.
+fn not_yet(reason: Reason, message: String, outdated: bool) -> Vec<Statement> {
+    let synced = Statement::says(Synced, False, reason, &message);
+    let ready = if outdated {
+        Statement::says(Ready, False, reason, message)
+    } else {
+        SaysAtFirst(Ready, False, reason, message)
+    };
+    vec![synced, ready]
 }
 
 fn without_sinks(numbers: &Numbers) -> Vec<Statement> {
@@ -97,16 +133,12 @@ fn without_sinks(numbers: &Numbers) -> Vec<Statement> {
 }
 
 fn delivered(numbers: &Numbers, settled: bool) -> Vec<Statement> {
-    let Numbers {
-        items,
-        sinks,
-        cluster,
-        ..
-    } = numbers;
+    let Numbers { sinks, cluster, .. } = numbers;
+    let exported = numbers.exported();
     let ready = if *cluster {
         numbers.rolled_up()
     } else {
-        format!("exported {items} item(s) across {sinks} sink(s)")
+        format!("{exported} across {sinks} sink(s)")
     };
     let reachable = "last export completed successfully";
     let mut said = vec![
@@ -115,7 +147,7 @@ fn delivered(numbers: &Numbers, settled: bool) -> Vec<Statement> {
         Statement::says(SinkReachable, True, Reason::ExportSucceeded, reachable),
     ];
     if *cluster {
-        let message = format!("exported {items} item(s) to {sinks} sink(s)");
+        let message = format!("{exported} to {sinks} sink(s)");
         said.push(Statement::says(
             ExportSucceeded,
             True,
@@ -134,15 +166,10 @@ fn delivered(numbers: &Numbers, settled: bool) -> Vec<Statement> {
 }
 
 fn partly_failed(numbers: &Numbers, good: usize, failures: &Failures) -> Vec<Statement> {
-    let Numbers {
-        items,
-        sinks,
-        cluster,
-        ..
-    } = numbers;
+    let Numbers { sinks, cluster, .. } = numbers;
     let partly = Reason::PartiallySynced;
     let synced = format!("{good}/{sinks} sinks exported; {} failed", failures.number);
-    let exported = format!("exported {items} item(s) to {good}/{sinks} sink(s)");
+    let exported = format!("{} to {good}/{sinks} sink(s)", numbers.exported());
     let ready = if *cluster {
         numbers.rolled_up()
     } else {
@@ -175,22 +202,42 @@ fn failed(failures: &Failures) -> Vec<Statement> {
     ]
 }
 
-fn waiting(targets: &[TargetKey]) -> String {
-    let mut names: Vec<String> = targets
+/// Names the targets that are waited for. Those that collect nothing come first, with the reason:
+/// they are what somebody has to look at.
+fn waiting(targets: &[TargetKey], degraded: &[(TargetKey, String)]) -> String {
+    if targets.is_empty() {
+        return "waiting for the first collection plan".to_owned();
+    }
+    let trouble = |key: &TargetKey| {
+        let mut known = degraded.iter();
+        known.find(|(known, _)| known == key).map(|(_, why)| why)
+    };
+    let (bad, good): (Vec<_>, Vec<_>) = targets
         .iter()
+        .map(|key| (key, trouble(key)))
+        .partition(|(_, trouble)| trouble.is_some());
+    let mut names: Vec<String> = bad
+        .into_iter()
+        .chain(good)
         .take(5)
-        .map(|key| key.name.to_string())
+        .map(|(key, trouble)| match trouble {
+            Some(why) => {
+                let brief = &why[..why.floor_char_boundary(200)];
+                format!("{} (Degraded: {brief})", key.name)
+            }
+            None => key.name.to_string(),
+        })
         .collect();
     if targets.len() > names.len() {
         names.push("…".to_owned());
     }
-    match targets.len() {
-        0 => "waiting for the first collection plan".to_owned(),
-        number => format!(
-            "waiting for the first listing of {number} target(s): [{}]",
-            names.join(" ")
-        ),
+    let number = targets.len();
+    let names = names.join(", ");
+    let mut text = format!("waiting for the first listing of {number} target(s): [{names}]");
+    if targets.iter().any(|key| trouble(key).is_some()) {
+        text += "; mend or delete the targets that are Degraded";
     }
+    text
 }
 
 /// Tells that documents get large. Nothing is refused because of it.

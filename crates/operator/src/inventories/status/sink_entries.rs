@@ -15,7 +15,7 @@ use kollect_export::{
 };
 use kollect_sinks::SinkError;
 
-use super::{super::plan::Finding, InventoryFacts, InventoryStatus, PATIENCE};
+use super::{super::plan::Finding, InventoryFacts, InventoryStatus};
 use crate::{
     statements::{self, Statement},
     target_status::Trouble,
@@ -158,7 +158,7 @@ fn entry(
         Standing::Bad(reason, text, _) => Some(synced(ConditionStatus::False, *reason, text)),
         Standing::Behind => {
             let first = statements::find(&entry.conditions, ConditionType::Synced).is_none();
-            (first || facts.steady > PATIENCE).then(|| {
+            (first || facts.steady > facts.patience).then(|| {
                 synced(
                     ConditionStatus::False,
                     Reason::Progressing,

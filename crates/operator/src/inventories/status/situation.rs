@@ -21,8 +21,8 @@ use crate::target_status::Trouble;
 pub(super) enum Situation<'f> {
     /// Nothing is exported at all, for this reason.
     Closed(&'f Trouble),
-    /// These targets have not been listed once.
-    WaitingForTargets(&'f [TargetKey]),
+    /// These targets have not been listed once; some of them collect nothing, for these reasons.
+    WaitingForTargets(&'f [TargetKey], &'f [(TargetKey, String)]),
     /// It refers to no sink.
     WithoutSinks,
     /// No sink fails; this many do not hold the current rows yet.
@@ -51,7 +51,7 @@ impl<'f> Situation<'f> {
             return Self::Closed(trouble);
         }
         if let Some(targets) = &facts.report.waiting_for {
-            return Self::WaitingForTargets(targets);
+            return Self::WaitingForTargets(targets, facts.degraded);
         }
         if standings.is_empty() {
             return Self::WithoutSinks;
@@ -71,7 +71,7 @@ impl<'f> Situation<'f> {
     /// Whether it is expected to be over within moments, as after a restart or a change: only what
     /// lasts is worth telling.
     pub(super) fn passes_by(&self) -> bool {
-        matches!(self, Self::WaitingForTargets(_) | Self::Delivering(_))
+        matches!(self, Self::WaitingForTargets(..) | Self::Delivering(_))
     }
 }
 

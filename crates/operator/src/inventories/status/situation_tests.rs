@@ -76,7 +76,7 @@ fn only_what_lasts_is_told() {
     )]);
     let failures = failures.expect("a failure");
     for (situation, passes_by) in [
-        (Situation::WaitingForTargets(&[]), true),
+        (Situation::WaitingForTargets(&[], &[]), true),
         (Situation::Delivering(1), true),
         (Situation::WithoutSinks, false),
         (Situation::Delivered, false),
