@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
-use kollect_api::{InventoryId, SinkKey};
-use kollect_collect::store::{Revision, Store, Subscription, Taken};
+use kollect_api::{SinkKey, inventory::Dedupe};
+use kollect_collect::store::{Revision, RowSelection, Store, Subscription, Taken};
 use kollect_sinks::{Delivery, Demand, Receipt, SinkError};
 use tokio::{
     sync::{Notify, watch},
@@ -23,12 +24,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Moment,
-    delivery::Calls,
+    Moment, SinkSource,
+    delivery::{Calls, ExportTask, NoTurn, Turn},
     lane::{Lane, RowsVersion},
-    order::{Order, SinkOrder, Source},
-    report::{Report, RetireReport, RetireState},
-    retry::{self, Jitter},
+    order::{Order, Source},
+    report::{Report, RetireState},
+    retiring::Retiring,
+    retry::{self, FailureClass, Jitter},
     rows,
     schedule::{Attempt, Verdict},
     survey::Survey,
@@ -42,6 +44,9 @@ const LONGEST_GATHER: Duration = Duration::from_secs(1);
 const SURVEY_PAUSE: Duration = Duration::from_secs(1);
 /// and take at most this part of a core.
 const SURVEY_SHARE: u32 = 20;
+/// How long an exporter rests after a panic: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How long deliveries under way may take to end when the exporter is stopped.
 const SHUTDOWN: Duration = Duration::from_secs(15);
 /// Moments count from long before the start, so that what happened earlier has one too.
@@ -68,27 +73,32 @@ pub struct Exporter {
     /// as a lane or as a clean-up, waits for what its predecessor began.
     busy: BTreeSet<SinkKey>,
     survey: Option<(RowsVersion, Survey)>,
+    /// The sizes of documents that were asked for with the last survey.
+    surveyed_sizes: Vec<Option<NonZeroU64>>,
     surveying: bool,
     survey_not_before: Instant,
+    /// Surveys that panicked, in a row.
+    survey_panics: u32,
+    surveyor: Surveyor,
+    /// Whoever waits for a turn need not wait any longer.
+    no_more_turns: CancellationToken,
     begun: Instant,
-}
-
-/// A clean-up.
-#[derive(Debug)]
-struct Retiring {
-    order: SinkOrder,
-    failures: u32,
-    not_before: Instant,
-    state: RetireState,
 }
 
 /// Something that was under way has ended.
 enum Ended {
+    /// Waiting for a turn to make this attempt.
+    Turn(SinkKey, Attempt, Result<Box<Turn>, NoTurn>),
     Delivery(SinkKey, Result<Receipt, SinkError>),
-    Retirement(SinkKey, Result<Receipt, SinkError>),
+    Retirement(SinkKey, Result<(), NoTurn>),
+    /// A call that panicked where calls do not: around the sink.
+    Panic(SinkKey),
     /// A survey of a selection, unless it panicked.
     Survey(u64, Option<Box<Survey>>, Duration),
 }
+
+/// How rows are surveyed. The way is [`Survey::take`]; tests have theirs.
+pub type Surveyor = fn(&Store, &RowSelection, Dedupe, &[Option<NonZeroU64>]) -> Survey;
 
 impl Exporter {
     /// Follows `orders`, tells `reports`, and tells `news` when there is something new to read.
@@ -121,22 +131,75 @@ impl Exporter {
             under_way: JoinSet::new(),
             busy: BTreeSet::new(),
             survey: None,
+            surveyed_sizes: Vec::new(),
             surveying: false,
             survey_not_before: now,
+            survey_panics: 0,
+            surveyor: Survey::take,
+            no_more_turns: CancellationToken::new(),
             begun: now,
+        }
+    }
+
+    /// Surveys rows in another way.
+    pub fn surveyed_by(mut self, surveyor: Surveyor) -> Self {
+        self.surveyor = surveyor;
+        self
+    }
+
+    /// Keeps an exporter running until `stop`: one that panics is told of and begun anew, after a
+    /// pause that grows. What it had under way is dropped, which every sink can take.
+    pub async fn keep(
+        store: Store,
+        calls: Arc<Calls>,
+        orders: watch::Receiver<Arc<Order>>,
+        reports: watch::Sender<Report>,
+        news: Arc<Notify>,
+        stop: CancellationToken,
+    ) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let begun = Instant::now();
+            let run = async {
+                let exporter = Exporter::new(
+                    store.clone(),
+                    Arc::clone(&calls),
+                    orders.clone(),
+                    reports.clone(),
+                    Arc::clone(&news),
+                );
+                exporter.run(stop.clone()).await;
+            };
+            if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
+                return;
+            }
+            calls.observer.panicked(ExportTask::Exporter);
+            if begun.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            let inventory = orders.borrow().inventory.clone();
+            tracing::error!(%inventory, "the exports panicked; they begin anew in {pause:?}");
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(pause) => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     /// Runs until `stop`, or until nobody gives orders any more.
     pub async fn run(mut self, stop: CancellationToken) {
         self.follow(Arc::clone(&self.order));
+        let mut reopenings = self.calls.pool.reopenings();
         while !stop.is_cancelled() {
+            self.reopen();
             let wake = self.pass();
             let more = tokio::select! {
                 () = stop.cancelled() => false,
                 changed = self.orders.changed() => changed.is_ok(),
                 () = self.woken.notified() => { self.gather(&stop).await; true }
                 Some(ended) = self.under_way.join_next() => { self.ended(ended); true }
+                Ok(()) = reopenings.changed() => true,
                 () = sleep_until(wake.unwrap_or_else(far)), if wake.is_some() => true,
             };
             if !more {
@@ -155,6 +218,7 @@ impl Exporter {
 
     /// What is under way may end; what does not is dropped, which every sink can take.
     async fn shut_down(&mut self) {
+        self.no_more_turns.cancel();
         let end = async {
             while let Some(ended) = self.under_way.join_next().await {
                 self.ended(ended);
@@ -164,17 +228,40 @@ impl Exporter {
         self.under_way.abort_all();
     }
 
-    /// Waits until changes pause.
-    async fn gather(&self, stop: &CancellationToken) {
+    /// Waits until changes pause. Whatever ends meanwhile is taken note of: somebody else may be
+    /// waiting for its place.
+    async fn gather(&mut self, stop: &CancellationToken) {
         let latest = Instant::now() + LONGEST_GATHER;
         let mut revision = self.revision();
         while Instant::now() < latest && !stop.is_cancelled() {
-            sleep(QUIET).await;
+            let quiet = Instant::now() + QUIET;
+            while Instant::now() < quiet {
+                tokio::select! {
+                    () = sleep_until(quiet) => {}
+                    Some(ended) = self.under_way.join_next() => self.ended(ended),
+                }
+            }
             let now = self.revision();
             if now == revision {
                 break;
             }
             revision = now;
+        }
+    }
+
+    /// Sinks that were found to work need not be waited for.
+    fn reopen(&mut self) {
+        let pool = &self.calls.pool;
+        for lane in &mut self.lanes {
+            if let Some(source) = lane.source() {
+                let reopened = pool.reopened(&source.uid);
+                lane.reopen(reopened);
+            }
+        }
+        for retiring in self.retiring.values_mut() {
+            if let Some(reopened) = retiring.uid().map(|uid| pool.reopened(uid)) {
+                retiring.reopen(reopened);
+            }
         }
     }
 
@@ -250,7 +337,7 @@ impl Exporter {
             }
         }
         for (at, attempt) in due {
-            self.begin(at, attempt);
+            self.queue(at, attempt);
         }
         wake = earliest(wake, self.retire());
         self.tell(waiting, open);
@@ -264,17 +351,63 @@ impl Exporter {
         }
     }
 
-    /// Begins a delivery.
-    fn begin(&mut self, at: usize, attempt: Attempt) {
-        let now = self.moment();
-        let wall = Timestamp::now();
-        let lane = &mut self.lanes[at];
-        if self.busy.contains(&lane.order.key) {
-            return;
-        }
+    /// Waits for a turn to deliver.
+    fn queue(&mut self, at: usize, attempt: Attempt) {
+        let lane = &self.lanes[at];
+        let key = lane.order.key.clone();
         let Some(source) = lane.source().map(Arc::clone) else {
             return;
         };
+        if !self.busy.insert(key.clone()) {
+            return;
+        }
+        let (calls, no_more) = (Arc::clone(&self.calls), self.no_more_turns.clone());
+        self.spawn(key.clone(), async move {
+            let turn = tokio::select! {
+                () = no_more.cancelled() => Err(stopped()),
+                turn = calls.turn(&source) => turn,
+            };
+            if let Err(no_turn) = &turn {
+                calls.unsent(&source, no_turn.error());
+            }
+            Ended::Turn(key, attempt, turn.map(Box::new))
+        });
+    }
+
+    /// Runs something at a sink, beside everything else.
+    fn spawn(&mut self, key: SinkKey, call: impl Future<Output = Ended> + Send + 'static) {
+        self.under_way.spawn(async move {
+            let call = AssertUnwindSafe(call).catch_unwind().await;
+            call.unwrap_or(Ended::Panic(key))
+        });
+    }
+
+    /// It is a lane's turn. While it waited everything may have changed: what to deliver is decided
+    /// now, if anything.
+    fn turn(&mut self, key: &SinkKey, turn: Turn) {
+        let open = self.order.open && self.wake_subscription.waiting_for().is_none();
+        let (rows_version, now) = (self.rows_version(), self.moment());
+        let Some(at) = self.lanes.iter().position(|lane| lane.order.key == *key) else {
+            return;
+        };
+        let lane = &self.lanes[at];
+        let same = |source: &Arc<SinkSource>| {
+            source.uid == turn.source().uid && source.version == turn.source().version
+        };
+        if self.no_more_turns.is_cancelled() || !lane.source().is_some_and(same) {
+            return;
+        }
+        if let Verdict::Export(attempt) = lane.verdict(rows_version, open, now) {
+            self.begin(at, attempt, turn);
+        }
+    }
+
+    /// Begins a delivery.
+    fn begin(&mut self, at: usize, attempt: Attempt, turn: Turn) {
+        let now = self.moment();
+        let wall = Timestamp::now();
+        let lane = &mut self.lanes[at];
+        let source = Arc::clone(turn.source());
         if attempt.since.is_none() || source.demand == Demand::Documents {
             lane.subscription.start_over();
         }
@@ -302,7 +435,8 @@ impl Exporter {
         let Some(rows) = rows::of_delivery(&self.store, &order.scope, order.dedupe, taken) else {
             return;
         };
-        lane.begin(attempt, rows_version, now, wall);
+        let reopened = self.calls.pool.reopened(&source.uid);
+        lane.begin(attempt, rows_version, reopened, now, wall);
         let delivery = Delivery {
             inventory: order.inventory.clone(),
             generation: order.generation,
@@ -312,8 +446,8 @@ impl Exporter {
         };
         let (calls, key) = (Arc::clone(&self.calls), lane.order.key.clone());
         self.busy.insert(key.clone());
-        self.under_way.spawn(async move {
-            let result = calls.deliver(&source, &delivery).await;
+        self.spawn(key.clone(), async move {
+            let result = calls.deliver(turn, &delivery).await;
             Ended::Delivery(key, result)
         });
     }
@@ -322,6 +456,13 @@ impl Exporter {
     fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
         let now = self.moment();
         match ended {
+            Ok(Ended::Turn(key, attempt, turn)) => {
+                self.busy.remove(&key);
+                match turn {
+                    Ok(turn) => self.turn(&key, *turn),
+                    Err(no_turn) => self.no_turn(&key, attempt, no_turn),
+                }
+            }
             Ok(Ended::Delivery(key, result)) => {
                 self.busy.remove(&key);
                 let inventory = &self.order.inventory;
@@ -334,23 +475,38 @@ impl Exporter {
                         tracing::warn!(%inventory, sink = %key, %error, "export failed");
                     }
                 }
-                if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.order.key == key) {
-                    lane.end(result.map(|_| ()), now, jitter());
-                }
+                self.delivered(&key, result.map(|_| ()), now);
             }
             Ok(Ended::Retirement(key, result)) => {
                 self.busy.remove(&key);
                 if let Some(retiring) = self.retiring.get_mut(&key) {
-                    retiring.end(&self.order.inventory, result.map(|_| ()));
+                    let inventory = &self.order.inventory;
+                    match result {
+                        Ok(()) => retiring.end(inventory, Ok(()), jitter()),
+                        Err(NoTurn::Refused { error, wait }) => retiring.refused(error, wait),
+                        Err(NoTurn::Failed(error)) => {
+                            retiring.end(inventory, Err(error), jitter());
+                        }
+                    }
+                }
+            }
+            Ok(Ended::Panic(key)) => {
+                self.busy.remove(&key);
+                self.calls.observer.panicked(ExportTask::Call);
+                let error = || SinkError::transient("an unexpected failure (a panic; see the log)");
+                self.delivered(&key, Err(error()), now);
+                if let Some(retiring) = self.retiring.get_mut(&key) {
+                    retiring.end(&self.order.inventory, Err(error()), jitter());
                 }
             }
             Ok(Ended::Survey(selection, survey, took)) => {
                 self.surveying = false;
                 self.survey_not_before = Instant::now() + (took * SURVEY_SHARE).max(SURVEY_PAUSE);
                 let Some(survey) = survey else {
-                    tracing::error!(inventory = %self.order.inventory, "a survey of the rows panicked; trying again");
+                    self.survey_panicked();
                     return;
                 };
+                self.survey_panics = 0;
                 let rows_version = RowsVersion {
                     selection,
                     revision: survey.revision,
@@ -362,10 +518,41 @@ impl Exporter {
         }
     }
 
+    fn delivered(&mut self, key: &SinkKey, result: Result<(), SinkError>, now: Moment) {
+        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.order.key == *key) {
+            let reopened = lane
+                .source()
+                .map(|source| self.calls.pool.reopened(&source.uid));
+            lane.end(result, reopened.unwrap_or_default(), now, jitter());
+        }
+    }
+
+    fn no_turn(&mut self, key: &SinkKey, attempt: Attempt, no_turn: NoTurn) {
+        let (inventory, error) = (&self.order.inventory, no_turn.error());
+        tracing::warn!(%inventory, sink = %key, %error, "export did not begin");
+        let now = self.moment();
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.order.key == *key) else {
+            return;
+        };
+        match no_turn {
+            NoTurn::Refused { error, wait } => lane.refused(attempt, error, now + wait),
+            NoTurn::Failed(error) => lane.unsent(attempt, error, now, jitter()),
+        }
+    }
+
+    fn survey_panicked(&mut self) {
+        self.survey_panics = self.survey_panics.saturating_add(1);
+        let wait = retry::wait(FailureClass::Transient, self.survey_panics, jitter());
+        self.survey_not_before = Instant::now() + wait;
+        self.calls.observer.panicked(ExportTask::Survey);
+        let inventory = &self.order.inventory;
+        tracing::error!(%inventory, "a survey of the rows panicked; trying again in {wait:?}");
+    }
+
     /// Begins clean-ups that are due.
     fn retire(&mut self) -> Option<Instant> {
         let now = Instant::now();
-        let mut wake = None;
+        let (mut wake, mut due) = (None, Vec::new());
         for (key, retiring) in &mut self.retiring {
             // A delivery under way to a sink of this name may still add what is to go.
             if self.busy.contains(key) || retiring.state == RetireState::Done {
@@ -376,18 +563,26 @@ impl Exporter {
                 continue;
             }
             match &retiring.order.source {
-                Source::Ready(source) => {
-                    self.busy.insert(key.clone());
-                    let (calls, source) = (Arc::clone(&self.calls), Arc::clone(source));
-                    let (key, inventory) = (key.clone(), self.order.inventory.clone());
-                    self.under_way.spawn(async move {
-                        let result = calls.retire(&source, &inventory).await;
-                        Ended::Retirement(key, result)
-                    });
-                }
+                Source::Ready(source) => due.push((key.clone(), Arc::clone(source))),
                 Source::Reading => {}
                 Source::Held(error) => retiring.state = RetireState::Failed(error.clone()),
             }
+        }
+        for (key, source) in due {
+            self.busy.insert(key.clone());
+            let (calls, no_more) = (Arc::clone(&self.calls), self.no_more_turns.clone());
+            let inventory = self.order.inventory.clone();
+            self.spawn(key.clone(), async move {
+                let turn = tokio::select! {
+                    () = no_more.cancelled() => Err(stopped()),
+                    turn = calls.turn(&source) => turn,
+                };
+                let result = match turn {
+                    Ok(turn) => calls.retire(turn, &inventory).await,
+                    Err(no_turn) => return Ended::Retirement(key, Err(no_turn)),
+                };
+                Ended::Retirement(key, result.map(drop).map_err(NoTurn::Failed))
+            });
         }
         wake
     }
@@ -397,7 +592,12 @@ impl Exporter {
     fn refresh_survey(&mut self) -> Option<Instant> {
         let (now, wall) = (self.moment(), Timestamp::now());
         let rows_version = self.rows_version();
-        if let Some((known, survey)) = &self.survey {
+        // Which sizes count is known once the sinks can be used.
+        let sizes = self.document_sizes();
+        let complete = sizes.iter().all(|size| self.surveyed_sizes.contains(size));
+        if let Some((known, survey)) = &self.survey
+            && complete
+        {
             for lane in &mut self.lanes {
                 lane.resume(survey, *known, now, wall);
                 lane.learn(survey, *known);
@@ -410,7 +610,8 @@ impl Exporter {
             return None;
         }
         // The first one is waited for; but one that failed is not repeated at once.
-        let first = self.survey.is_none() && self.survey_not_before <= Instant::now();
+        let first =
+            (self.survey.is_none() || !complete) && self.survey_not_before <= Instant::now();
         if !first {
             // Deliveries first: what they bring is what people wait for.
             let quiet = self.busy.is_empty();
@@ -424,11 +625,11 @@ impl Exporter {
                 return Some(at);
             }
         }
-        self.begin_survey();
+        self.begin_survey(sizes);
         None
     }
 
-    fn begin_survey(&mut self) {
+    fn document_sizes(&self) -> Vec<Option<NonZeroU64>> {
         let mut sizes: Vec<Option<NonZeroU64>> = self
             .order
             .deliver
@@ -441,13 +642,18 @@ impl Exporter {
             .collect();
         sizes.sort_unstable();
         sizes.dedup();
+        sizes
+    }
+
+    fn begin_survey(&mut self, sizes: Vec<Option<NonZeroU64>>) {
+        self.surveyed_sizes.clone_from(&sizes);
         let (store, order) = (self.store.clone(), Arc::clone(&self.order));
-        let selection = self.selection;
+        let (selection, surveyor) = (self.selection, self.surveyor);
         self.surveying = true;
         self.under_way.spawn_blocking(move || {
             let begun = Instant::now();
             let survey = catch_unwind(AssertUnwindSafe(|| {
-                Survey::take(&store, &order.scope, order.dedupe, &sizes)
+                surveyor(&store, &order.scope, order.dedupe, &sizes)
             }));
             Ended::Survey(selection, survey.ok().map(Box::new), begun.elapsed())
         });
@@ -463,14 +669,7 @@ impl Exporter {
                 .iter()
                 .map(|lane| lane.report(rows_version, open))
                 .collect(),
-            retiring: self
-                .retiring
-                .iter()
-                .map(|(key, retiring)| RetireReport {
-                    key: key.clone(),
-                    state: retiring.state.clone(),
-                })
-                .collect(),
+            retiring: self.retiring.values().map(Retiring::report).collect(),
         };
         let news = self.reports.send_if_modified(|known| {
             let news = *known != report;
@@ -483,29 +682,10 @@ impl Exporter {
     }
 }
 
-impl Retiring {
-    fn new(order: SinkOrder) -> Self {
-        Self {
-            order,
-            failures: 0,
-            not_before: Instant::now(),
-            state: RetireState::UnderWay,
-        }
-    }
-
-    fn end(&mut self, inventory: &InventoryId, result: Result<(), SinkError>) {
-        match result {
-            Ok(()) => self.state = RetireState::Done,
-            Err(error) => {
-                let sink = &self.order.key;
-                tracing::warn!(%inventory, %sink, %error, "clean-up failed");
-                self.failures += 1;
-                // Whatever the class: somebody waits for this to end, and gives up after a while.
-                let wait = retry::wait(retry::FailureClass::Transient, self.failures, jitter());
-                self.not_before = Instant::now() + wait;
-                self.state = RetireState::Failed(error);
-            }
-        }
+fn stopped() -> NoTurn {
+    NoTurn::Refused {
+        error: SinkError::transient("the exports of this inventory stop"),
+        wait: Duration::ZERO,
     }
 }
 

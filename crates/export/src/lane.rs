@@ -27,6 +27,8 @@ pub(crate) struct Lane {
     /// Whether what an earlier process delivered has been looked at.
     resumed: bool,
     failure: Option<SinkError>,
+    /// Why the last delivery was refused before it began.
+    refusal: Option<SinkError>,
     last_export: Option<Export>,
     confirmed_at: Option<Timestamp>,
     /// The rows that the sink holds, if it is known for certain.
@@ -35,6 +37,8 @@ pub(crate) struct Lane {
     under_way: Option<UnderWay>,
     /// Deliveries that a sink refused because it had lost its place, one after the other.
     lost: u32,
+    /// The last reopening of the sink that this lane has followed.
+    reopened: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +46,8 @@ struct UnderWay {
     attempt: Attempt,
     rows_version: RowsVersion,
     at: Timestamp,
+    /// The last reopening of the sink that was known when it began.
+    reopened: u64,
 }
 
 /// Which rows: at a revision of the store, seen through one selection of targets and namespaces.
@@ -67,11 +73,13 @@ impl Lane {
             subscription,
             schedule: Schedule::default(),
             failure: None,
+            refusal: None,
             last_export: None,
             confirmed_at: None,
             holds: None,
             under_way: None,
             lost: 0,
+            reopened: 0,
         }
     }
 
@@ -139,6 +147,7 @@ impl Lane {
         &mut self,
         attempt: Attempt,
         rows_version: RowsVersion,
+        reopened: u64,
         now: Moment,
         wall: Timestamp,
     ) {
@@ -147,11 +156,42 @@ impl Lane {
             ..attempt
         };
         self.schedule.begin(attempt, now);
+        self.refusal = None;
         self.under_way = Some(UnderWay {
             attempt,
             rows_version,
             at: wall,
+            reopened,
         });
+    }
+
+    /// A delivery was refused before it began. Nothing was asked of the sink: what it holds is
+    /// known as before.
+    pub(crate) fn refused(&mut self, attempt: Attempt, error: SinkError, until: Moment) {
+        self.schedule.refused(attempt.configuration, until);
+        self.refusal = Some(error);
+    }
+
+    /// A delivery failed before it began.
+    pub(crate) fn unsent(
+        &mut self,
+        attempt: Attempt,
+        error: SinkError,
+        now: Moment,
+        jitter: Jitter,
+    ) {
+        self.schedule.begin(attempt, now);
+        self.schedule.failed(class(&error), now, jitter);
+        self.failure = Some(error);
+        self.forget();
+    }
+
+    /// The sink was found to work, for this reopening of it.
+    pub(crate) fn reopen(&mut self, reopened: u64) {
+        if std::mem::replace(&mut self.reopened, reopened) != reopened {
+            self.schedule.reopen();
+            self.refusal = None;
+        }
     }
 
     /// There was nothing to deliver after all: the rows are what they were.
@@ -163,11 +203,18 @@ impl Lane {
             },
             now,
         );
+        self.refusal = None;
         self.holds = Some(rows_version);
     }
 
-    /// The delivery under way has ended.
-    pub(crate) fn end(&mut self, result: Result<(), SinkError>, now: Moment, jitter: Jitter) {
+    /// The delivery under way has ended; this is the last reopening of the sink.
+    pub(crate) fn end(
+        &mut self,
+        result: Result<(), SinkError>,
+        reopened: u64,
+        now: Moment,
+        jitter: Jitter,
+    ) {
         let Some(under_way) = self.under_way.take() else {
             return;
         };
@@ -199,6 +246,10 @@ impl Lane {
                 self.schedule.failed(class(&error), now, jitter);
                 self.failure = Some(error);
                 self.forget();
+                if under_way.reopened != reopened {
+                    // Somebody was luckier in the meantime.
+                    self.schedule.reopen();
+                }
             }
         }
     }
@@ -237,7 +288,8 @@ impl Lane {
         let state = match &self.order.source {
             Source::Held(error) => LaneState::Held(Some(error.clone())),
             Source::Reading => LaneState::Held(None),
-            Source::Ready(_) => match &self.failure {
+            // A failure tells more than that the sink is left alone because of it.
+            Source::Ready(_) => match self.failure.as_ref().or(self.refusal.as_ref()) {
                 Some(error) => LaneState::Failed {
                     error: error.clone(),
                     in_a_row: self.schedule.failures(),

@@ -15,9 +15,16 @@ use kollect_sinks::{
     Sink, SinkError,
     backend::{self, Environment, SinkSeed},
 };
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    sync::{OnceCell, watch},
+    time::Instant,
+};
 
-use crate::{Moment, breaker::Breaker, order::SinkSource};
+use crate::{
+    Moment,
+    breaker::{Admitted, Breaker},
+    order::SinkSource,
+};
 
 /// Twice the longest interval there is.
 const IDLE: Duration = Duration::from_hours(48);
@@ -32,15 +39,41 @@ type Opener = dyn Fn(&SinkSource) -> BoxFuture<'static, Opened> + Send + Sync;
 pub struct Pool {
     opener: Box<Opener>,
     epoch: Instant,
-    entries: Mutex<BTreeMap<String, Entry>>,
+    entries: Arc<Mutex<Entries>>,
+    /// Counts the sinks that were found to work again.
+    reopenings: watch::Sender<u64>,
 }
+
+type Entries = BTreeMap<String, Entry>;
 
 struct Entry {
     version: u128,
     /// Empty until it is opened; an opening that failed leaves it empty.
     sink: Arc<OnceCell<Arc<dyn Sink>>>,
     breaker: Breaker,
+    /// The last reopening that was about this sink.
+    reopened: u64,
     used: Instant,
+}
+
+/// Permission of the breaker to try a backend. Dropped without a word, it says nothing about the
+/// backend's health.
+pub(crate) struct Admission {
+    entries: Arc<Mutex<Entries>>,
+    uid: String,
+    version: u128,
+    admitted: Admitted,
+    begun: Instant,
+    epoch: Instant,
+    noted: bool,
+}
+
+/// A backend is left alone.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LeftAlone {
+    pub(crate) error: SinkError,
+    /// For how much longer.
+    pub(crate) wait: Duration,
 }
 
 impl Pool {
@@ -65,7 +98,8 @@ impl Pool {
         Self {
             opener: Box::new(opener),
             epoch: Instant::now(),
-            entries: Mutex::default(),
+            entries: Arc::default(),
+            reopenings: watch::channel(0).0,
         }
     }
 
@@ -92,6 +126,7 @@ impl Pool {
             sink: Arc::default(),
             // What made the old configuration fail says nothing about the new one.
             breaker: Breaker::default(),
+            reopened: 0,
             used: now,
         };
         let sink = Arc::clone(&entry.sink);
@@ -105,35 +140,67 @@ impl Pool {
     }
 
     /// Whether the backend may be tried now. A backend that keeps failing is left alone for a
-    /// while, whichever inventory wants it.
-    pub fn admit(&self, source: &SinkSource) -> Result<(), SinkError> {
-        let now = self.moment();
-        let entries = self.entries();
-        match entries.get(&source.uid) {
-            Some(entry) if entry.breaker.admit(now).is_err() => Err(SinkError::transient(format!(
-                "sink circuit breaker open for \"{}/{}\": the backend failed again and again and is left alone for half a minute",
-                source.key.namespace, source.key.name
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes note of how a call ended. A failure that needs a change by a person says nothing about
-    /// the backend's health.
-    pub fn note(&self, source: &SinkSource, result: Result<(), &SinkError>) {
+    /// while, whichever inventory wants it; then one attempt shows whether it is back.
+    pub(crate) fn admit(&self, source: &SinkSource) -> Result<Admission, LeftAlone> {
         let now = self.moment();
         let mut entries = self.entries();
-        let Some(entry) = entries.get_mut(&source.uid) else {
+        let entry = entries.get_mut(&source.uid);
+        let admitted = match entry.filter(|entry| entry.version == source.version) {
+            Some(entry) => entry.breaker.admit(now),
+            None => Ok(Admitted::Freely),
+        };
+        let admitted = admitted.map_err(|until| left_alone(source, until - now))?;
+        Ok(Admission {
+            entries: Arc::clone(&self.entries),
+            uid: source.uid.clone(),
+            version: source.version,
+            admitted,
+            begun: Instant::now(),
+            epoch: self.epoch,
+            noted: false,
+        })
+    }
+
+    /// What [`admit`](Self::admit) would say.
+    pub(crate) fn look(&self, source: &SinkSource) -> Result<(), LeftAlone> {
+        let now = self.moment();
+        let entries = self.entries();
+        let entry = entries.get(&source.uid);
+        match entry.filter(|entry| entry.version == source.version) {
+            Some(entry) => entry.breaker.look(now),
+            None => Ok(()),
+        }
+        .map_err(|until| left_alone(source, until - now))
+    }
+
+    /// Whether the backend let the last call wait in vain.
+    pub(crate) fn is_doubtful(&self, source: &SinkSource) -> bool {
+        let entries = self.entries();
+        let entry = entries.get(&source.uid);
+        entry.is_some_and(|entry| entry.version == source.version && entry.breaker.is_doubtful())
+    }
+
+    /// Something other than a delivery has shown that a sink works, or somebody says so: its
+    /// breaker closes, and whoever waits for it need not wait any longer.
+    pub fn reopen(&self, uid: &str) {
+        let mut entries = self.entries();
+        let Some(entry) = entries.get_mut(uid) else {
             return;
         };
-        if entry.version != source.version {
-            return;
-        }
-        match result {
-            Ok(()) => entry.breaker.succeeded(),
-            Err(SinkError::Transient(_)) => entry.breaker.failed(now),
-            Err(_) => {}
-        }
+        entry.breaker.succeeded();
+        let number = *self.reopenings.borrow() + 1;
+        entry.reopened = number;
+        self.reopenings.send_replace(number);
+    }
+
+    /// Changes when sinks are reopened.
+    pub(crate) fn reopenings(&self) -> watch::Receiver<u64> {
+        self.reopenings.subscribe()
+    }
+
+    /// The last reopening of a sink; zero for none.
+    pub(crate) fn reopened(&self, uid: &str) -> u64 {
+        self.entries().get(uid).map_or(0, |entry| entry.reopened)
     }
 
     /// Forgets the sinks of objects that are gone.
@@ -145,8 +212,54 @@ impl Pool {
         self.epoch.elapsed()
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        lock(&self.entries)
+    }
+}
+
+fn lock(entries: &Mutex<Entries>) -> MutexGuard<'_, Entries> {
+    entries.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn left_alone(source: &SinkSource, wait: Duration) -> LeftAlone {
+    let SinkSource { key, .. } = source;
+    LeftAlone {
+        error: SinkError::transient(format!(
+            "sink circuit breaker open for \"{}/{}\": the backend failed again and again and is left alone for half a minute",
+            key.namespace, key.name
+        )),
+        wait,
+    }
+}
+
+impl Admission {
+    /// How the call ended. A failure that needs a change by a person says nothing about the
+    /// backend's health.
+    pub(crate) fn note(mut self, result: Result<(), &SinkError>) {
+        self.noted = true;
+        let (took, now) = (self.begun.elapsed(), self.epoch.elapsed());
+        let admitted = self.admitted;
+        self.with_breaker(|breaker| match result {
+            Ok(()) => breaker.succeeded(),
+            Err(SinkError::Transient(_)) => breaker.failed(admitted, took, now),
+            Err(_) => breaker.abandoned(admitted),
+        });
+    }
+
+    fn with_breaker(&self, note: impl FnOnce(&mut Breaker)) {
+        let mut entries = lock(&self.entries);
+        let entry = entries.get_mut(&self.uid);
+        if let Some(entry) = entry.filter(|entry| entry.version == self.version) {
+            note(&mut entry.breaker);
+        }
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        if !self.noted {
+            self.with_breaker(|breaker| breaker.abandoned(self.admitted));
+        }
     }
 }
 

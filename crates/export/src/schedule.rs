@@ -7,7 +7,10 @@
 //! 2. **One at a time.** While an export is under way changes pile up; they are one delta for the
 //!    next export.
 //! 3. **Retry.** After a failure the sink waits: 5 s, doubled up to 5 min. Changed content does not
-//!    shorten the wait (the backend is what is broken), a changed configuration ends it.
+//!    shorten the wait (the backend is what is broken); a changed configuration ends it, and so
+//!    does anything that shows that the sink works again: a good probe, or somebody who says so.
+//!    An export that was refused without asking the backend waits too, but it is no failure: what
+//!    the sink holds is known as before.
 //! 4. **Change.** Content or configuration that the sink has not accepted is exported at once.
 //! 5. **Refresh.** Accepted content is exported again when the interval has passed; an interval of
 //!    zero never refreshes. Refreshes are at least a second apart.
@@ -90,6 +93,8 @@ struct Failed {
 pub struct Schedule {
     accepted: Option<Accepted>,
     failed: Option<Failed>,
+    /// An export with this configuration was refused, and is not to be tried before this moment.
+    refused: Option<(Configuration, Moment)>,
     under_way: Option<(Attempt, Moment)>,
 }
 
@@ -140,6 +145,20 @@ impl Schedule {
     /// The export has begun.
     pub fn begin(&mut self, attempt: Attempt, now: Moment) {
         self.under_way = Some((attempt, now));
+        self.refused = None;
+    }
+
+    /// An export was refused before it began: nobody asked the backend.
+    pub fn refused(&mut self, configuration: Configuration, until: Moment) {
+        self.refused = Some((configuration, until));
+    }
+
+    /// The sink works again, as far as anybody knows: there is no reason to wait.
+    pub fn reopen(&mut self) {
+        self.refused = None;
+        if let Some(failed) = &mut self.failed {
+            failed.not_before = Moment::ZERO;
+        }
     }
 
     /// The export under way was accepted.
@@ -205,11 +224,18 @@ impl Schedule {
         self.failed.map_or(0, |failed| failed.in_a_row)
     }
 
-    /// Until when failures hold the sink back; a new configuration may well be the remedy.
+    /// Until when failures and refusals hold the sink back; a new configuration may well be the
+    /// remedy.
     fn held_back(&self, wanted: &Wanted) -> Option<Moment> {
-        self.failed
+        let failed = self
+            .failed
             .filter(|failed| failed.configuration == wanted.configuration)
-            .map(|failed| failed.not_before)
+            .map(|failed| failed.not_before);
+        let refused = self
+            .refused
+            .filter(|(configuration, _)| *configuration == wanted.configuration)
+            .map(|(_, until)| until);
+        failed.max(refused)
     }
 
     fn attempt(&self, wanted: &Wanted) -> Attempt {
@@ -355,6 +381,54 @@ mod tests {
         };
         deliver(&mut schedule, &repaired, 16);
         assert_eq!(schedule.failures(), 0);
+    }
+
+    #[test]
+    fn b7_what_shows_that_the_sink_works_ends_the_wait() {
+        let mut schedule = Schedule::default();
+        for round in 0..3 {
+            let now = at(round * 10);
+            let Verdict::Export(attempt) = schedule.verdict(&wanted(1, 30), now) else {
+                panic!("round {round}: {schedule:?}");
+            };
+            schedule.begin(attempt, now);
+            schedule.failed(FailureClass::Terminal, now, Jitter::new(500));
+            let hour = Verdict::Wait(Some(now + Duration::from_hours(1)));
+            assert_eq!(schedule.verdict(&wanted(1, 30), now), hour);
+            schedule.reopen();
+            assert!(!schedule.is_in_step(&wanted(1, 30)));
+        }
+        assert_eq!(schedule.failures(), 3, "it has not succeeded yet");
+        assert_eq!(deliver(&mut schedule, &wanted(1, 30), 31).since, None);
+        let before = schedule.clone();
+        schedule.reopen();
+        assert_eq!(schedule, before, "a sink that works needs nothing");
+    }
+
+    #[test]
+    fn a_refusal_waits_and_is_no_failure() {
+        let mut schedule = Schedule::default();
+        deliver(&mut schedule, &wanted(1, 30), 0);
+        schedule.refused(Configuration(1), at(20));
+        let changed = wanted(2, 30);
+        assert_eq!(
+            schedule.verdict(&changed, at(5)),
+            Verdict::Wait(Some(at(20)))
+        );
+        assert_eq!(schedule.failures(), 0);
+        let other = Wanted {
+            configuration: Configuration(2),
+            ..changed
+        };
+        assert!(matches!(
+            schedule.verdict(&other, at(5)),
+            Verdict::Export(_)
+        ));
+        let since = deliver(&mut schedule, &changed, 20).since;
+        assert_eq!(since, Some(ContentVersion(1)), "still a delta");
+        schedule.refused(Configuration(1), at(100));
+        schedule.reopen();
+        deliver(&mut schedule, &wanted(3, 30), 21);
     }
 
     #[test]

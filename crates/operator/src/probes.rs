@@ -17,16 +17,11 @@ use kollect_api::{
 use kollect_collect::gates::Version;
 use kollect_export::{
     Jitter, SinkSource,
-    pool::Pool,
     retry::{self, FailureClass},
 };
 use kollect_sinks::SinkError;
 use kube::Client;
-use tokio::{
-    sync::Semaphore,
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::{task::JoinSet, time::Instant};
 
 use self::status::{ProbeVerdict, Probed};
 use crate::{
@@ -42,8 +37,8 @@ use crate::{
 pub const DEADLINE: Duration = Duration::from_secs(15);
 /// How often a sink is probed that was fine.
 const AGAIN: Duration = Duration::from_mins(15);
-/// How many probes run at a time.
-const PARALLEL: usize = 4;
+/// How many quick probes run at a time.
+pub const PARALLEL: usize = 8;
 
 /// Is told of every probe.
 pub trait ProbeObserver: Send + Sync {
@@ -53,56 +48,24 @@ pub trait ProbeObserver: Send + Sync {
 
 /// Runs probes.
 pub struct Prober {
-    /// Where sinks are built.
+    /// Where sinks are built, in fair turns.
     pub calls: Arc<kollect_export::Calls>,
     /// Who counts.
     pub observer: Arc<dyn ProbeObserver>,
-    permits: Semaphore,
 }
 
 impl Prober {
     /// Builds sinks with the pool of `calls`, but none that a delivery uses.
     pub fn new(calls: Arc<kollect_export::Calls>, observer: Arc<dyn ProbeObserver>) -> Self {
-        Self {
-            calls,
-            observer,
-            permits: Semaphore::new(PARALLEL),
-        }
+        Self { calls, observer }
     }
 
-    /// Probes a sink, within the deadline.
+    /// Probes a sink, within the deadline. Exports to a sink that works need not wait any longer.
     pub async fn probe(&self, source: &SinkSource) -> Result<String, SinkError> {
-        let _permit = self.permits.acquire().await;
-        let pool: &Pool = &self.calls.pool;
-        let probe = async {
-            let sink = pool.open(source).await?;
-            // A task of its own, so that a panic stays there.
-            let probe = tokio::spawn(async move { sink.probe().await });
-            let abort = AbortOnDrop(probe.abort_handle());
-            let result = probe.await;
-            drop(abort);
-            result.unwrap_or_else(|_| {
-                Err(SinkError::transient(
-                    "the probe failed unexpectedly; see the log of the operator",
-                ))
-            })
-        };
-        let result = timeout(DEADLINE, probe).await.unwrap_or_else(|_| {
-            Err(SinkError::transient(format!(
-                "no answer within {DEADLINE:?}"
-            )))
-        });
+        let result = self.calls.probe(source, DEADLINE).await;
         self.observer
             .probed(source.spec.sink_type(), result.is_ok());
         result
-    }
-}
-
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

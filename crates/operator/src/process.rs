@@ -7,13 +7,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use kollect_api::rules;
 use kollect_collect::store::Store;
-use kollect_export::{Calls, Pool};
+use kollect_export::{Calls, Permits, Pool};
 use kollect_sinks::{backend::Environment, dial::Dialer, git};
 use kube::Client;
-use tokio::{
-    sync::{Semaphore, watch},
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,7 +22,7 @@ use crate::{
     lease::Leadership,
     listeners::{ListenerError, ListenerSettings},
     metrics::Observed,
-    probes::{Prober, Probes},
+    probes::{self, Prober, Probes},
     secrets::Secrets,
     sink_objects::SinkObjects,
     write_queue::WriteSlots,
@@ -103,7 +100,8 @@ impl Operator {
         let calls = Arc::new(Calls {
             pool: Pool::new(environment),
             deadline: settings.export_deadline,
-            permits: Semaphore::new(settings.parallel_exports.max(1)),
+            permits: Permits::new(settings.parallel_exports),
+            probes: Permits::new(probes::PARALLEL),
             observer: Arc::clone(&controller.observed().exports) as _,
             may_write: {
                 let leadership = leadership.clone();

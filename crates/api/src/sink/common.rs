@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Every backend there is, over all families.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SinkType {
     /// A Git repository.
     Git,

@@ -2,14 +2,19 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use async_trait::async_trait;
 use kollect_api::{
-    GroupVersionKind, InventoryId, SinkKey, inventory::Dedupe, reference::SinkFamily,
-    sink::SinkSpec,
+    GroupVersionKind, InventoryId, SinkKey,
+    inventory::Dedupe,
+    reference::SinkFamily,
+    sink::{SinkSpec, SinkType},
 };
 use kollect_collect::{
     gates::Version,
@@ -17,9 +22,11 @@ use kollect_collect::{
     store::{Limits, RowSelection, Stamp, Store},
 };
 use kollect_export::{
-    Calls, Configuration, Exporter, Order, Pool, Report, SinkOrder, SinkSource,
-    delivery::Unobserved,
+    Calls, Configuration, Exporter, Order, Permits, Pool, Report, SinkOrder, SinkSource,
+    delivery::{ExportTask, Observer},
+    exporter::Surveyor,
     order::{Resume, Source},
+    survey::Survey,
 };
 use kollect_inventory::AttributesBuffer;
 use kollect_sinks::{
@@ -29,7 +36,7 @@ use kollect_sinks::{
 use kollect_watch::{ObjectIdentity, WatchScope, access::Permission};
 use serde_json::json;
 use tokio::{
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, watch},
     task::JoinHandle,
     time::{Instant, sleep_until},
 };
@@ -43,7 +50,14 @@ pub(crate) enum Mood {
     Fails(SinkError),
     /// Accepts after this long.
     Slow(Duration),
+    /// Fails after this long.
+    SlowlyFails(Duration, SinkError),
+    /// Never answers.
+    Hangs,
     Panics,
+    /// Cannot even be opened.
+    NotOpened(SinkError),
+    OpeningPanics,
 }
 
 /// A call that reached a sink.
@@ -78,6 +92,16 @@ pub(crate) struct Backends {
     calls: Mutex<Vec<Call>>,
 }
 
+impl Backends {
+    fn mood(&self, name: &str) -> Mood {
+        let behaviour = self.behaviour.lock().expect("backends");
+        let backend = behaviour.get(name);
+        backend
+            .map(|backend| backend.mood.clone())
+            .unwrap_or_default()
+    }
+}
+
 #[derive(Debug)]
 struct Recorder {
     name: String,
@@ -93,19 +117,52 @@ impl Recorder {
             what,
         };
         self.backends.calls.lock().expect("calls").push(call);
-        let mood = {
-            let backends = self.backends.behaviour.lock().expect("backends");
-            backends.get(&self.name).map(|backend| backend.mood.clone())
-        };
-        match mood.unwrap_or_default() {
+        match self.backends.mood(&self.name) {
             Mood::Fine => Ok(Receipt::default()),
             Mood::Fails(error) => Err(error),
             Mood::Slow(time) => {
                 tokio::time::sleep(time).await;
                 Ok(Receipt::default())
             }
+            Mood::SlowlyFails(time, error) => {
+                tokio::time::sleep(time).await;
+                Err(error)
+            }
+            Mood::Hangs => std::future::pending().await,
             Mood::Panics => panic!("a sink panics"),
+            Mood::NotOpened(_) | Mood::OpeningPanics => Ok(Receipt::default()),
         }
+    }
+}
+
+/// Counts what an exporter tells.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) delivered: AtomicUsize,
+    pub(crate) failed: AtomicUsize,
+    pub(crate) panics: Mutex<Vec<ExportTask>>,
+    /// The next thing that is told panics.
+    pub(crate) panics_next: AtomicBool,
+}
+
+impl Observer for Told {
+    fn delivered(&self, _: SinkType, _: Duration, result: Result<&Receipt, &SinkError>) {
+        let count = match result {
+            Ok(_) => &self.delivered,
+            Err(_) => &self.failed,
+        };
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn debounced(&self) {
+        assert!(
+            !self.panics_next.swap(false, Ordering::SeqCst),
+            "an observer panics"
+        );
+    }
+
+    fn panicked(&self, task: ExportTask) {
+        self.panics.lock().expect("panics").push(task);
     }
 }
 
@@ -139,7 +196,11 @@ impl Sink for Recorder {
     }
 
     async fn probe(&self) -> Result<String, SinkError> {
-        Ok(String::new())
+        match self.backends.mood(&self.name) {
+            Mood::Hangs => std::future::pending().await,
+            Mood::Panics => panic!("a probe panics"),
+            _ => Ok(String::new()),
+        }
     }
 }
 
@@ -150,7 +211,11 @@ pub(crate) struct Stage {
     store: Store,
     world: World,
     plan: Arc<Plan>,
-    calls: Arc<Calls>,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) told: Arc<Told>,
+    /// Whether this process leads.
+    pub(crate) leads: Arc<AtomicBool>,
+    surveyor: Surveyor,
     orders: watch::Sender<Arc<Order>>,
     reports: watch::Receiver<Report>,
     stop: CancellationToken,
@@ -162,6 +227,11 @@ pub(crate) struct Stage {
 impl Stage {
     /// Nothing runs yet; the target has not been listed.
     pub(crate) fn new() -> Self {
+        Self::with_permits(8)
+    }
+
+    /// With so many quick calls at a time.
+    pub(crate) fn with_permits(permits: usize) -> Self {
         let begun = Instant::now();
         let backends = Arc::new(Backends {
             begun,
@@ -177,6 +247,7 @@ impl Stage {
             deliver: Vec::new(),
             retire: Vec::new(),
         };
+        let (told, leads) = (Arc::<Told>::default(), Arc::new(AtomicBool::new(true)));
         let built = Arc::clone(&backends);
         let calls = Arc::new(Calls {
             pool: Pool::with_opener(move |source| {
@@ -184,12 +255,23 @@ impl Stage {
                     name: source.key.name.clone(),
                     backends: Arc::clone(&built),
                 });
-                Box::pin(async move { Ok(sink) })
+                let mood = built.mood(&source.key.name);
+                Box::pin(async move {
+                    match mood {
+                        Mood::NotOpened(error) => Err(error),
+                        Mood::OpeningPanics => panic!("an opening panics"),
+                        _ => Ok(sink),
+                    }
+                })
             }),
             deadline: Duration::from_mins(2),
-            permits: Semaphore::new(8),
-            observer: Arc::new(Unobserved),
-            may_write: Box::new(|| true),
+            permits: Permits::new(permits),
+            probes: Permits::new(4),
+            observer: Arc::clone(&told) as _,
+            may_write: {
+                let leads = Arc::clone(&leads);
+                Box::new(move || leads.load(Ordering::SeqCst))
+            },
         });
         let (orders, _) = watch::channel(Arc::new(order.clone()));
         let (_, reports) = watch::channel(Report::default());
@@ -200,6 +282,9 @@ impl Stage {
             world: world(),
             plan: Arc::default(),
             calls,
+            told,
+            leads,
+            surveyor: Survey::take,
             orders,
             reports,
             stop: CancellationToken::new(),
@@ -280,6 +365,53 @@ impl Stage {
         }
     }
 
+    /// Refers to a sink of another namespace.
+    pub(crate) fn sink_of(&mut self, namespace: &str, name: &str) {
+        let order = self.sink(name, Duration::ZERO);
+        order.key.namespace = namespace.to_owned();
+        if let Source::Ready(source) = &mut order.source {
+            Arc::make_mut(source).key.namespace = namespace.to_owned();
+        }
+    }
+
+    /// The sink of a reference.
+    pub(crate) fn source(&self, at: usize) -> Arc<SinkSource> {
+        match &self.order.deliver[at].source {
+            Source::Ready(source) => Arc::clone(source),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Delivers nothing to a sink, as some other inventory.
+    pub(crate) async fn attempt(&self, source: &Arc<SinkSource>) -> Result<Receipt, SinkError> {
+        let turn = self.calls.turn(source).await;
+        let turn = turn.map_err(|no_turn| no_turn.error().clone())?;
+        let inventory = InventoryId::namespaced("team-a", "other");
+        self.calls.retire(turn, &inventory).await
+    }
+
+    /// Surveys rows in another way. To be said before the exporter starts.
+    pub(crate) fn surveyed_by(&mut self, surveyor: Surveyor) {
+        self.surveyor = surveyor;
+    }
+
+    /// Starts the exporter with a keeper that begins it anew when it panics.
+    pub(crate) fn go_kept(&mut self) {
+        let (orders, follow) = watch::channel(Arc::new(self.order.clone()));
+        let (tell, reports) = watch::channel(Report::default());
+        let (store, calls) = (self.store.clone(), Arc::clone(&self.calls));
+        let kept = Exporter::keep(
+            store,
+            calls,
+            follow,
+            tell,
+            Arc::default(),
+            self.stop.clone(),
+        );
+        (self.orders, self.reports) = (orders, reports);
+        self.task = Some(tokio::spawn(kept));
+    }
+
     /// Starts the exporter, or gives it the current order.
     pub(crate) fn go(&mut self) {
         let order = Arc::new(self.order.clone());
@@ -295,7 +427,8 @@ impl Stage {
             follow,
             tell,
             Arc::new(Notify::new()),
-        );
+        )
+        .surveyed_by(self.surveyor);
         (self.orders, self.reports) = (orders, reports);
         self.task = Some(tokio::spawn(exporter.run(self.stop.clone())));
     }
@@ -303,6 +436,14 @@ impl Stage {
     /// Lets time pass until this many milliseconds after the beginning.
     pub(crate) async fn until(&self, at: u64) {
         sleep_until(self.begun + Duration::from_millis(at)).await;
+    }
+
+    /// Stops the exporter and waits for its end.
+    pub(crate) async fn stopped(&mut self) {
+        self.stop.cancel();
+        if let Some(task) = self.task.take() {
+            task.await.expect("no panic");
+        }
     }
 
     pub(crate) fn report(&self) -> Report {

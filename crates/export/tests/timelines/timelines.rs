@@ -14,16 +14,16 @@ use crate::stage::{Mood, Stage, What, resumed, sink_order};
 const D: Duration = Duration::from_secs(30);
 const ON_CHANGE: Duration = Duration::ZERO;
 
-fn all(rows: &[&str]) -> What {
+pub(crate) fn all(rows: &[&str]) -> What {
     What::All(rows.iter().copied().map(str::to_owned).collect())
 }
 
-fn changes(came: &[&str], went: &[&str]) -> What {
+pub(crate) fn changes(came: &[&str], went: &[&str]) -> What {
     let names = |rows: &[&str]| rows.iter().copied().map(str::to_owned).collect();
     What::Changes(names(came), names(went))
 }
 
-fn whats(stage: &Stage) -> Vec<What> {
+pub(crate) fn whats(stage: &Stage) -> Vec<What> {
     stage.calls().into_iter().map(|call| call.what).collect()
 }
 

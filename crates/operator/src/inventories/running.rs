@@ -56,9 +56,9 @@ impl Running {
     ) -> Self {
         let (orders, follow) = watch::channel(Arc::new(planned.plan.order.clone()));
         let (tell, reports) = watch::channel(Report::default());
-        let exporter = Exporter::new(store, calls, follow, tell, news);
         let stop = CancellationToken::new();
-        let task = tokio::spawn(exporter.run(stop.clone()));
+        let exporter = Exporter::keep(store, calls, follow, tell, news, stop.clone());
+        let task = tokio::spawn(exporter);
         Self {
             orders,
             reports,
