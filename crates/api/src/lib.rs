@@ -31,6 +31,7 @@ pub mod scope;
 pub mod selector;
 pub mod sink;
 pub mod target;
+pub mod visible;
 
 pub use connection_test::{KollectConnectionTest, KollectConnectionTestSpec};
 pub use duration::Duration;

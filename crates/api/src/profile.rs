@@ -56,15 +56,25 @@ pub struct KollectProfileSpec {
     /// Values to extract, one per column of the inventory. Required unless `export.mode` is
     /// `Resource`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub attributes: Vec<Attribute>,
     /// Export of whole objects. Absent means attributes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<Export>,
     /// Prometheus series derived from attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub metrics: Vec<Metric>,
+}
+
+impl KollectProfile {
+    /// Whether the profile carries this permission. Only the exact value `true` counts.
+    pub fn permits(&self, annotation: &str) -> bool {
+        let annotations = self.metadata.annotations.as_ref();
+        annotations
+            .and_then(|all| all.get(annotation))
+            .is_some_and(|value| value == "true")
+    }
 }
 
 /// One value taken out of every object.
@@ -179,19 +189,22 @@ pub struct Prune {
     pub preset: Option<PrunePreset>,
     /// JSON Pointers (RFC 6901) to remove, for example `/status/conditions`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(inner(length(min = 1, max = 4096), regex(pattern = schema::JSON_POINTER)))]
+    #[schemars(length(max = 256), inner(length(min = 1, max = 4096), regex(pattern = schema::JSON_POINTER)))]
     pub json_pointers: Vec<String>,
     /// JSONPaths to remove; every match goes, for example `$.spec.containers[*].env`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub json_paths: Vec<String>,
     /// Key names whose values are redacted at any depth, in addition to the operator's list.
     /// Letter case is ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub scrub_keys: Vec<String>,
     /// CEL expressions over `object` that yield a JSON Pointer or a list of them to remove, for
     /// paths that depend on the object, for example
     /// `has(object.status) ? ['/status'] : []`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub cel: Vec<String>,
 }
 

@@ -37,6 +37,10 @@ use crate::{
     scope::KollectScope,
 };
 
+/// The most attributes of a profile, the most rules of a target, and the most entries of each list
+/// in `spec.export.prune`. The schema says the same.
+pub const MAX_EXPRESSIONS: usize = 256;
+
 /// Settings of the operator that change what is valid. Never settable by an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {

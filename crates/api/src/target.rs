@@ -95,7 +95,7 @@ pub struct KollectTargetSpec {
     /// Which objects to collect; an object is taken when any rule takes it. Empty means all
     /// objects of the profile's kind that match `labelSelector` and `names`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub resource_rules: Vec<ResourceRule>,
     /// Objects to collect, by their labels. Used only without `resourceRules`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -185,7 +185,7 @@ pub struct KollectClusterTargetSpec {
     /// Which objects to collect; an object is taken when any rule takes it. Empty means all
     /// objects of the profile's kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub resource_rules: Vec<ResourceRule>,
     /// Stop collecting. The rows leave the inventory.
     #[serde(default, skip_serializing_if = "schema::is_false")]

@@ -48,6 +48,14 @@ pub(crate) struct Options {
     /// Keys whose values are redacted, in addition to the built-in ones.
     #[arg(long, value_name = "LIST", default_value = "")]
     scrub_keys: String,
+    /// The most bytes the attributes of one row may have as JSON.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = extract::DEFAULT_MAX_ROW_BYTES,
+        value_parser = row_bytes
+    )]
+    max_row_bytes: usize,
     /// How often a target's row count is written when nothing else changed.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     target_count_resync: Duration,
@@ -238,10 +246,23 @@ fn collection(options: &Options) -> CollectionSettings {
         },
         extraction: extract::Settings {
             scrub_keys: plan::comma_list(&options.scrub_keys),
-            ..extract::Settings::default()
+            max_row_bytes: options.max_row_bytes,
         },
         count_resync: options.target_count_resync,
         ..CollectionSettings::default()
+    }
+}
+
+/// A row is held in memory several times while it is delivered, so there is a most.
+fn row_bytes(text: &str) -> Result<usize, String> {
+    const MOST: usize = 16 << 20;
+    let bytes: usize = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of bytes"))?;
+    if (1024..=MOST).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("must be between 1024 and {MOST}"))
     }
 }
 

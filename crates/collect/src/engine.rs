@@ -19,6 +19,7 @@
 mod dispatch;
 mod feeds;
 mod numbered_projection;
+mod purse;
 mod running;
 mod tally;
 

@@ -35,6 +35,6 @@ mod signal;
 
 pub use decision::{Decision, PolicyFailures, Skip, Verdict};
 pub use object::{ObjectView, Version};
-pub use selection::{Admitted, NamespaceGate, Selection, SelectionError, SelectionSpec};
+pub use selection::{Admitted, NamespaceGate, Selection, SelectionError, SelectionSpec, Sight};
 pub use selector::{Labels, Selector, SelectorError};
 pub use signal::Signal;

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use kollect_expr::Allowance;
 use kollect_inventory::{Attributes, AttributesBuffer, Interner, OriginParts, Row};
 use kollect_watch::WatchScope;
 
 use crate::{
     DecodedObject, ExtractError,
+    extract::OBJECT_LIMITS,
     gates::{ObjectView, PolicyFailures},
     plan::{Interest, ResourcePlan, TargetKey},
 };
@@ -26,16 +28,17 @@ pub enum Contribution<'b> {
 }
 
 /// Decides what `object` is to the target of `interest`, and which policies failed on the way.
-/// Attributes are written into `buffer`.
+/// Attributes are written into `buffer`; all of it costs no more than is left of `allowance`.
 pub fn contribution<'b>(
     interest: &Interest<'_>,
     object: &ObjectView<'_>,
+    allowance: &mut Allowance,
     buffer: &'b mut AttributesBuffer,
 ) -> (Contribution<'b>, PolicyFailures) {
-    let verdict = interest.decide(object);
+    let verdict = interest.decide_within(object, allowance);
     let contribution = if verdict.collects() {
         let extractor = &interest.collection.extraction.extractor;
-        match extractor.extract(object.object(), buffer) {
+        match extractor.extract_within(object.object(), buffer, allowance) {
             Ok(attributes) => Contribution::Row(attributes),
             Err(error) => Contribution::Failed(error),
         }
@@ -83,7 +86,8 @@ impl Gatherer {
         self.gathered.objects += 1;
         let view = ObjectView::new(object.value());
         for interest in plan.interests(view.namespace()) {
-            match contribution(&interest, &view, &mut self.buffer).0 {
+            let mut allowance = Allowance::new(OBJECT_LIMITS);
+            match contribution(&interest, &view, &mut allowance, &mut self.buffer).0 {
                 Contribution::Nothing => {}
                 Contribution::Row(attributes) => {
                     let row = row(&mut self.interner, &interest, &view, attributes);

@@ -12,6 +12,7 @@
 //! | [`extract`] | a compiled profile: object in, attributes of the row out |
 //! | [`helm_release`] | the release document inside a Secret of Helm |
 //! | [`prune`] | the copy of the object in a row: what is kept and what is removed |
+//! | `guard` | what expressions do not get to see of an object |
 //! | [`redact`] | nothing under a sensitive key is written |
 //! | [`series`] | the metrics of a profile, computed from its rows |
 //! | [`plan`] | what to collect: targets, scopes and namespaces become watches and gates |
@@ -28,6 +29,7 @@ pub mod engine;
 pub mod extract;
 pub mod gates;
 pub mod gather;
+mod guard;
 pub mod helm_release;
 pub mod inventory_rows;
 pub mod plan;

@@ -13,13 +13,14 @@ use kollect_api::profile::{Export, Include, Prune};
 use kollect_expr::cel::Program;
 use kollect_expr::jsonpath::Path;
 use kollect_expr::pointer::{ParseError, Pointer};
-use kollect_expr::{Extent, ReadSet, Removals, Step};
+use kollect_expr::{Allowance, CompileBudget, Extent, ReadSet, Removals, Step};
 use kollect_inventory::canonical::{ObjectWriter, Slot};
 use serde_json::{Map, Value};
 
 use crate::decode::ObjectType;
-use crate::extract::secret::{DATA, HELM_RELEASE, LAST_APPLIED_POINTER};
+use crate::extract::source::Source;
 use crate::extract::{ExtractError, PruneError};
+use crate::guard::{DATA, Guard, HELM_RELEASE, is_applied};
 use crate::redact::{Node, Reason, Redactor, RowFull, in_key_order};
 
 pub use presets::{DEFAULTS, IDENTITY, preset};
@@ -37,7 +38,9 @@ pub(crate) struct ObjectCopy {
     object_type: [(&'static str, Value); 2],
     pointers: Box<[Pointer]>,
     paths: Box<[Path]>,
-    programs: Box<[Program]>,
+    /// A path could find out what it must not see.
+    paths_guarded: bool,
+    programs: Box<[(Program, Guard)]>,
 }
 
 /// What is left of an object.
@@ -55,10 +58,12 @@ impl ObjectCopy {
     pub(crate) fn new(
         gvk: &GroupVersionKind,
         export: &Export,
-        secrets_permitted: bool,
+        permitted: bool,
+        hides_data: bool,
+        budget: &mut CompileBudget,
     ) -> Result<Self, ExtractError> {
         let is_secret = gvk.is_core_secret();
-        if is_secret && !secrets_permitted {
+        if is_secret && !permitted {
             return Err(ExtractError::ExportForbidden);
         }
         let no_rules = Prune::default();
@@ -73,9 +78,6 @@ impl ObjectCopy {
         if let Some(name) = prune.preset {
             built_in.extend(preset(name));
         }
-        if is_secret {
-            built_in.push(LAST_APPLIED_POINTER);
-        }
         let built_in = built_in
             .into_iter()
             .filter_map(|text| Pointer::parse(text).ok());
@@ -89,7 +91,11 @@ impl ObjectCopy {
         let paths = compile("jsonPaths", &prune.json_paths, |text| {
             Ok(Some(Path::parse_removal(text)?))
         })?;
-        let programs = compile("cel", &prune.cel, |text| Ok(Some(Program::compile(text)?)))?;
+        let programs = compile("cel", &prune.cel, |text| {
+            let program = Program::compile_within(text, budget)?;
+            let guard = Guard::of_program(&program, hides_data);
+            Ok(Some((program, guard)))
+        })?;
         let ObjectType { api_version, kind } = gvk.into();
         Ok(ObjectCopy {
             name: Self::name(export).into(),
@@ -97,6 +103,9 @@ impl ObjectCopy {
             is_secret,
             object_type: [("apiVersion", api_version.into()), ("kind", kind.into())],
             pointers: built_in.chain(own).collect(),
+            paths_guarded: paths
+                .iter()
+                .any(|path| Guard::of_path(path, hides_data).needed),
             paths: paths.into(),
             programs: programs.into(),
         })
@@ -126,8 +135,8 @@ impl ObjectCopy {
             }
             None => reads.insert([], Extent::Whole),
         }
-        for program in &self.programs {
-            reads.merge(program.reads());
+        for (program, guard) in &self.programs {
+            guard.add_reads(program.reads(), reads);
         }
     }
 
@@ -141,13 +150,27 @@ impl ObjectCopy {
     }
 
     /// Takes out of `object` what the profile wants to see of it.
-    pub(crate) fn prune<'o>(&'o self, object: &'o Value) -> Result<Pruned<'o>, ExtractError> {
+    pub(crate) fn prune<'o>(
+        &'o self,
+        source: &'o Source<'_>,
+        allowance: &mut Allowance,
+    ) -> Result<Pruned<'o>, ExtractError> {
+        let object = if self.paths_guarded {
+            source.for_copy()
+        } else {
+            source.object()
+        };
         let mut removals = Removals::new();
         for pointer in &self.pointers {
             self.mark(pointer, object, &mut removals);
         }
-        for (index, program) in self.programs.iter().enumerate() {
-            let pointers = computed(program, object).map_err(failure("cel", index))?;
+        for (index, (program, guard)) in self.programs.iter().enumerate() {
+            let seen = if guard.needed {
+                source.for_program()
+            } else {
+                source.object()
+            };
+            let pointers = computed(program, seen, allowance).map_err(failure("cel", index))?;
             for pointer in &pointers {
                 self.mark(pointer, object, &mut removals);
             }
@@ -161,7 +184,8 @@ impl ObjectCopy {
         for (index, path) in self.paths.iter().enumerate() {
             // On the copy, not on the object: what a path finds must not depend on parts that are
             // not included, which a projected object does not have.
-            let added = removals.add_path(path, &copy).map_err(PruneError::from);
+            let added = removals.add_path_within(path, &copy, allowance);
+            let added = added.map_err(PruneError::from);
             added.map_err(failure("jsonPaths", index))?;
         }
         removals.apply(&mut copy);
@@ -188,7 +212,7 @@ impl ObjectCopy {
             .into_iter()
             .flatten()
             .map(|(name, value)| (name.as_str(), value))
-            .filter(|(name, _)| self.includes(name))
+            .filter(|(name, _)| self.includes(name) && !is_applied(name))
             .collect();
         for (name, value) in &self.object_type {
             if of_object.is_none_or(|members| !members.contains_key(*name)) {
@@ -268,7 +292,7 @@ fn secret_data(
 fn compile<T>(
     list: &'static str,
     texts: &[String],
-    parse: impl Fn(&str) -> Result<Option<T>, PruneError>,
+    mut parse: impl FnMut(&str) -> Result<Option<T>, PruneError>,
 ) -> Result<Vec<T>, ExtractError> {
     let mut rules = Vec::new();
     for (index, text) in texts.iter().enumerate() {
@@ -278,8 +302,12 @@ fn compile<T>(
 }
 
 /// The pointers that an expression yields for an object.
-fn computed(program: &Program, object: &Value) -> Result<Vec<Pointer>, PruneError> {
-    let texts = match program.evaluate(object)?.to_value() {
+fn computed(
+    program: &Program,
+    object: &Value,
+    allowance: &mut Allowance,
+) -> Result<Vec<Pointer>, PruneError> {
+    let texts = match program.evaluate_within(object, allowance)?.to_value() {
         Value::Null => return Ok(Vec::new()),
         Value::Array(texts) => texts,
         text => vec![text],

@@ -11,21 +11,30 @@
 //! * it is the `value` beside a text `name` that is sensitive, as in the environment of a
 //!   container.
 //!
-//! Text is never searched for secrets: what a value says is the business of whoever selects it.
+//! Text that has the form of a secret (a private key, a signed token, a URL with a password) is
+//! replaced by `{"reason":"sensitive-value","redacted":true}` wherever it stands, and the
+//! annotations in which tools keep the object as it was applied are left out.
 
 mod keys;
+mod names;
+mod values;
 
 use kollect_expr::Output;
 use kollect_inventory::canonical::{ObjectWriter, Slot};
 use serde_json::{Map, Value};
 
 pub use keys::ScrubKeys;
+use keys::Sensitivity;
+
+use crate::guard::is_applied;
 
 /// Why a value is not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Its key is sensitive.
     SensitiveKey,
+    /// It has the form of a secret.
+    SensitiveValue,
     /// It is the data of a Secret.
     SecretData,
 }
@@ -36,6 +45,7 @@ impl Reason {
         let mut object = slot.object();
         object.member("reason").string(match self {
             Self::SensitiveKey => "sensitive-key",
+            Self::SensitiveValue => "sensitive-value",
             Self::SecretData => "secret-data",
         });
         object.member("redacted").bool(true);
@@ -83,6 +93,13 @@ impl Node<'_> {
         )
     }
 
+    fn is_text(self) -> bool {
+        matches!(
+            self,
+            Node::Value(Value::String(_)) | Node::Output(Output::String(_))
+        )
+    }
+
     fn is_map(self) -> bool {
         matches!(
             self,
@@ -106,6 +123,8 @@ pub(crate) enum KeyClass {
     Plain,
     /// It is a secret.
     Sensitive,
+    /// It is a secret if it is text.
+    SensitiveText,
     /// It says where in a Secret a value is, if it is a map.
     Reference,
     /// The same, if it is a map with this member.
@@ -114,8 +133,10 @@ pub(crate) enum KeyClass {
 
 impl KeyClass {
     pub(crate) fn of(key: &str, keys: &ScrubKeys) -> Self {
-        if keys.matches(key) {
-            return KeyClass::Sensitive;
+        match keys.sensitivity(key) {
+            Some(Sensitivity::Any) => return KeyClass::Sensitive,
+            Some(Sensitivity::Text) => return KeyClass::SensitiveText,
+            None => {}
         }
         let key = key.trim();
         let is = |name: &str| key.eq_ignore_ascii_case(name);
@@ -135,6 +156,7 @@ impl KeyClass {
         match self {
             KeyClass::Plain => false,
             KeyClass::Sensitive => !node.is_bool(),
+            KeyClass::SensitiveText => node.is_text(),
             KeyClass::Reference => node.is_map(),
             KeyClass::ReferenceWith(member) => node.has_member(member),
         }
@@ -154,6 +176,7 @@ pub(crate) struct Redactor<'k> {
     keys: &'k ScrubKeys,
     most: usize,
     left: usize,
+    shows_secrets: bool,
 }
 
 impl<'k> Redactor<'k> {
@@ -162,7 +185,13 @@ impl<'k> Redactor<'k> {
             keys,
             most: most_bytes,
             left: most_bytes,
+            shows_secrets: false,
         }
+    }
+
+    /// Does not look at what texts say: the profile may read what Secrets keep.
+    pub(crate) fn show_secret_values(&mut self) {
+        self.shows_secrets = true;
     }
 
     /// Whether what was written is within the limit, however much of it needed escapes.
@@ -182,7 +211,11 @@ impl<'k> Redactor<'k> {
             KeyClass::of(key, self.keys).hides(node)
         } else {
             // Only maps are references, and most members are none.
-            !node.is_bool() && self.keys.matches(key)
+            match self.keys.sensitivity(key) {
+                Some(Sensitivity::Any) => !node.is_bool(),
+                Some(Sensitivity::Text) => node.is_text(),
+                None => false,
+            }
         }
     }
 
@@ -248,6 +281,9 @@ impl<'k> Redactor<'k> {
     }
 
     fn text(&mut self, slot: Slot<'_, String>, text: &str) -> Result<(), RowFull> {
+        if !self.shows_secrets && values::is_secret(text) {
+            return self.hide(slot, Reason::SensitiveValue);
+        }
         self.count(text.len() + 2)?;
         slot.string(text);
         Ok(())
@@ -276,6 +312,9 @@ impl<'k> Redactor<'k> {
         self.count(2)?;
         let mut object = slot.object();
         for (key, node) in members {
+            if is_applied(key) {
+                continue;
+            }
             let named_secret = key == "value"
                 && !node.is_bool()
                 && name().is_some_and(|name| self.keys.matches(name));
@@ -304,6 +343,16 @@ impl<'k> Redactor<'k> {
             self.write(slot, node)
         }
     }
+}
+
+/// Whether a member of a map is the value of a name that is sensitive.
+pub(crate) fn is_pair_secret<'v>(
+    key: &str,
+    value: &Value,
+    name: impl Fn() -> Option<&'v str>,
+    keys: &ScrubKeys,
+) -> bool {
+    key == "value" && !value.is_boolean() && name().is_some_and(|name| keys.matches(name))
 }
 
 /// The members of a map by ascending key, which `serde_json` only promises as long as no crate of

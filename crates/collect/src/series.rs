@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use kollect_api::rules::{self, Object, Path};
+use kollect_api::visible::visible_within;
 use kollect_api::{GroupVersionKind, KollectProfile};
 use kollect_inventory::canonical::View;
 use kollect_inventory::{Attributes, CanonicalRef};
@@ -282,13 +283,18 @@ fn number(value: CanonicalRef<'_>) -> Option<f64> {
     }
 }
 
+/// The longest value of a label. Longer ones are cut, so that a row cannot make a page of metrics
+/// any length.
+pub const MAX_LABEL_BYTES: usize = 128;
+
 /// The value of an attribute as the value of a label.
 fn text(value: CanonicalRef<'_>) -> String {
-    match value.view() {
-        View::Null => String::new(),
-        View::Text(text) => text.into_owned(),
-        _ => value.as_str().to_owned(),
-    }
+    let text = match value.view() {
+        View::Null => return String::new(),
+        View::Text(text) => text,
+        _ => value.as_str().into(),
+    };
+    visible_within(&text, MAX_LABEL_BYTES).into_owned()
 }
 
 /// The samples made so far.

@@ -12,6 +12,7 @@ use std::fmt::{self, Display};
 
 use thiserror::Error;
 
+use crate::budget::{CompileBudget, Exhausted};
 use crate::excerpt;
 use crate::reads::{Extent, ReadSet, Step};
 use crate::{cel, helm, jsonpath};
@@ -55,6 +56,9 @@ pub enum PathError {
     /// The JSONPath does not parse.
     #[error("{}", Prefixed("parse JSONPath: ", .0))]
     JsonPath(#[source] jsonpath::ParseError),
+    /// What belongs together costs too much to compile.
+    #[error("{}", cel::CompileError::TooExpensive)]
+    TooExpensive,
     /// The Helm field does not exist or may not be exported.
     #[error(transparent)]
     Helm(#[from] helm::ParseError),
@@ -78,6 +82,14 @@ pub enum EvalError {
 impl AttributePath {
     /// Compiles a path; blanks around it are ignored.
     pub fn parse(text: &str) -> Result<AttributePath, PathError> {
+        Self::parse_within(text, &mut CompileBudget::new())
+    }
+
+    /// Compiles a path on a budget that others share.
+    pub fn parse_within(
+        text: &str,
+        budget: &mut CompileBudget,
+    ) -> Result<AttributePath, PathError> {
         let text = text.trim();
         if text.is_empty() {
             return Err(PathError::Blank);
@@ -87,7 +99,7 @@ impl AttributePath {
             if expression.is_empty() {
                 return Err(PathError::CelEmpty);
             }
-            let program = cel::Program::compile(expression).map_err(PathError::Cel)?;
+            let program = cel::Program::compile_within(expression, budget).map_err(PathError::Cel)?;
             return Ok(AttributePath::Cel(program));
         }
         if text == "object" || text.starts_with("object.") || text.starts_with("object[") {
@@ -99,6 +111,9 @@ impl AttributePath {
         if let Some(word) = leading_word(text) {
             return Err(PathError::UnknownPrefix(excerpt::head(word, 64)));
         }
+        budget
+            .charge_text(text)
+            .map_err(|Exhausted| PathError::TooExpensive)?;
         let path = jsonpath::Path::parse(text).map_err(PathError::JsonPath)?;
         Ok(AttributePath::JsonPath(path))
     }
@@ -141,6 +156,27 @@ impl AttributePath {
             AttributePath::Cel(_) => None,
             AttributePath::JsonPath(path) => path.last_member(),
             AttributePath::Helm(field) => Some(field.last_name()),
+        }
+    }
+}
+
+impl PathError {
+    /// Whether compiling was given up because all that belongs together costs too much.
+    pub fn is_too_expensive(&self) -> bool {
+        matches!(
+            self,
+            PathError::TooExpensive | PathError::Cel(cel::CompileError::TooExpensive)
+        )
+    }
+}
+
+impl EvalError {
+    /// Whether all expressions on the object together cost too much.
+    pub fn is_shared_limit(&self) -> bool {
+        match self {
+            EvalError::Cel(error) => error.is_shared_limit(),
+            EvalError::JsonPath(error) => error.is_shared_limit(),
+            EvalError::Helm(_) => false,
         }
     }
 }

@@ -47,6 +47,7 @@ pub use kind::ResultType;
 pub use limits::Limits;
 pub use scan::{MAX_DEPTH, MAX_TEXT};
 
+use crate::budget::{Allowance, CompileBudget, Exhausted};
 use crate::{Output, ReadSet};
 use error::printable;
 use eval::Machine;
@@ -62,16 +63,25 @@ pub struct Program {
     slots: usize,
     result: ResultType,
     reads: ReadSet,
+    looks_inside: bool,
 }
 
 impl Program {
     /// Compiles an expression over the variable `object`. Blanks around it are ignored.
     pub fn compile(text: &str) -> Result<Program, CompileError> {
+        Self::compile_within(text, &mut CompileBudget::new())
+    }
+
+    /// Compiles an expression like [`Program::compile`], on a budget that others share.
+    pub fn compile_within(
+        text: &str,
+        budget: &mut CompileBudget,
+    ) -> Result<Program, CompileError> {
         let environment = Environment {
             variables: &[("object", Root::Object, Type::Dyn)],
             check: true,
         };
-        Self::compile_in(text, &environment)
+        Self::compile_in(text, &environment, budget)
     }
 
     /// Compiles a rule of a CRD schema, which is an expression over the variable `self`. To be
@@ -81,10 +91,15 @@ impl Program {
             variables: &[("self", Root::Object, Type::Dyn)],
             check: true,
         };
-        Self::compile_in(text, &environment)
+        Self::compile_in(text, &environment, &mut CompileBudget::new())
     }
 
-    fn compile_in(text: &str, environment: &Environment<'_>) -> Result<Program, CompileError> {
+    fn compile_in(
+        text: &str,
+        environment: &Environment<'_>,
+        budget: &mut CompileBudget,
+    ) -> Result<Program, CompileError> {
+        budget.charge_text(text)?;
         let text = scan::admit(text)?;
         let expression = PrattParser::new()
             .max_recursion_depth(scan::PARSER_RECURSION)
@@ -96,9 +111,11 @@ impl Program {
             node,
             result,
             slots,
-        } = lower::lower(&expression, environment)?;
+        } = lower::lower(&expression, environment, budget)?;
+        let reads::Reads { set, looks_inside } = reads::reads(&node, slots, budget)?;
         Ok(Program {
-            reads: reads::reads(&node, slots),
+            reads: set,
+            looks_inside,
             text: text.into(),
             result: ResultType::from(&result),
             node,
@@ -120,10 +137,45 @@ impl Program {
         Machine::new(object, self.slots, limits).output(&self.node)
     }
 
+    /// Evaluates the program over `object` within what is left of `allowance`, and within the
+    /// default limits.
+    pub fn evaluate_within<'a>(
+        &'a self,
+        object: &'a Value,
+        allowance: &mut Allowance,
+    ) -> Result<Output<'a>, EvalError> {
+        let own = Limits::default();
+        let limits = allowance.share(own);
+        let mut machine = Machine::new(object, self.slots, &limits);
+        let result = machine.output(&self.node);
+        let (steps, bytes) = machine.budget.spent();
+        allowance.spend(steps, bytes);
+        result.map_err(|error| match error {
+            EvalError::StepLimit { limit } if limit < own.steps => EvalError::SharedStepLimit {
+                limit: allowance.total().steps,
+            },
+            EvalError::SizeLimit { limit } if limit < own.built_bytes => {
+                EvalError::SharedSizeLimit {
+                    limit: allowance.total().built_bytes,
+                }
+            }
+            other => other,
+        })
+    }
+
     /// Evaluates the program as a condition on `object`. It holds if the result is `true` or a
     /// text that conventionally says so; any other result means it does not.
     pub fn test(&self, object: &Value) -> Result<bool, EvalError> {
-        Ok(match self.evaluate(object)? {
+        self.test_within(object, &mut Allowance::default())
+    }
+
+    /// Evaluates the program as a condition, within what is left of `allowance`.
+    pub fn test_within(
+        &self,
+        object: &Value,
+        allowance: &mut Allowance,
+    ) -> Result<bool, EvalError> {
+        Ok(match self.evaluate_within(object, allowance)? {
             Output::Bool(flag) => flag,
             Output::String(text) => {
                 matches!(&*text, "true" | "TRUE" | "True" | "t" | "T" | "1")
@@ -143,9 +195,21 @@ impl Program {
         &self.reads
     }
 
+    /// Whether an evaluation may see a member of one of these names apart from the map it is in.
+    /// An expression that only hands whole maps on does not.
+    pub fn takes_out(&self, members: &[&str]) -> bool {
+        self.looks_inside || self.reads.names_any(members)
+    }
+
     /// The expression as written, without blanks around it.
     pub fn text(&self) -> &str {
         &self.text
+    }
+}
+
+impl From<Exhausted> for CompileError {
+    fn from(_: Exhausted) -> Self {
+        CompileError::TooExpensive
     }
 }
 

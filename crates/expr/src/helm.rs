@@ -36,6 +36,10 @@ const DENIED: [(&[&str], &str); 6] = [
     (&["chart"], "raw"),
 ];
 
+/// Parent and member of what may be read with the same permission as the data of a Secret: the
+/// values given at installation, and the notes, in which charts like to print the first password.
+const PERMITTED: [(&[&str], &str); 2] = [(&[], "config"), (&["info"], "notes")];
+
 /// The longest field name that is read.
 pub const MAX_BYTES: usize = 4096;
 
@@ -105,30 +109,50 @@ impl Field {
     }
 
     fn is_denied(&self) -> bool {
-        DENIED.iter().any(|(parent, member)| {
+        self.is_within(&DENIED)
+    }
+
+    /// Whether this is one of these members or lies in one.
+    fn is_within(&self, members: &[(&[&str], &str)]) -> bool {
+        members.iter().any(|(parent, member)| {
             let mut names = self.names.iter().map(|name| &**name);
             parent.iter().all(|name| names.next() == Some(name)) && names.next() == Some(member)
         })
     }
 
-    /// The members of this field's value that are never exported. Whoever asks for the parent
-    /// gets it without them.
-    pub fn denied_members_below(&self) -> impl Iterator<Item = &'static str> {
+    /// The members of this field's value that are not exported: never, or not without permission.
+    /// Whoever asks for the parent gets it without them.
+    fn denied_members_below(&self, permitted: bool) -> impl Iterator<Item = &'static str> {
         let is_parent = |parent: &[&str]| {
             self.names
                 .iter()
                 .map(|name| &**name)
                 .eq(parent.iter().copied())
         };
+        let of_permission: &[(&[&str], &str)] = if permitted { &[] } else { &PERMITTED };
         DENIED
             .iter()
+            .chain(of_permission)
             .filter(move |(parent, _)| is_parent(parent))
             .map(|(_, member)| *member)
     }
 
     /// The field in a decoded release document. Missing fields and fields below `null` are
-    /// nothing; denied members are left out.
+    /// nothing; members that are denied or need a permission are left out of their parent.
     pub fn get<'a>(&self, document: &'a Value) -> Result<Option<Output<'a>>, EvalError> {
+        self.find(document, false)
+    }
+
+    /// The same with the members that need a permission.
+    pub fn get_permitted<'a>(&self, document: &'a Value) -> Result<Option<Output<'a>>, EvalError> {
+        self.find(document, true)
+    }
+
+    fn find<'a>(
+        &self,
+        document: &'a Value,
+        permitted: bool,
+    ) -> Result<Option<Output<'a>>, EvalError> {
         let mut value = document;
         for (at, name) in self.names.iter().enumerate() {
             value = match value {
@@ -145,7 +169,7 @@ impl Field {
                 }
             };
         }
-        Ok(Some(self.without_denied(value)))
+        Ok(Some(self.without_denied(value, permitted)))
     }
 
     /// The first `length` names of the field, for a message.
@@ -156,29 +180,33 @@ impl Field {
         excerpt::tail(&self.names[..length].join("."), 128)
     }
 
-    fn without_denied<'a>(&self, value: &'a Value) -> Output<'a> {
+    fn without_denied<'a>(&self, value: &'a Value, permitted: bool) -> Output<'a> {
         let Value::Object(members) = value else {
             return Output::Borrowed(value);
         };
         if !self
-            .denied_members_below()
+            .denied_members_below(permitted)
             .any(|denied| members.contains_key(denied))
         {
             return Output::Borrowed(value);
         }
         let mut kept: Vec<_> = members
             .iter()
-            .filter(|(name, _)| !self.denied_members_below().any(|denied| denied == *name))
+            .filter(|(name, _)| {
+                !self
+                    .denied_members_below(permitted)
+                    .any(|denied| denied == *name)
+            })
             .map(|(name, value)| (Cow::Borrowed(name.as_str()), Output::Borrowed(value)))
             .collect();
         kept.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
         Output::Map(kept)
     }
 
-    /// Whether the field is part of the values given at installation, which may only be read with
-    /// the same permission as the data of a Secret.
+    /// Whether the field is part of the values given at installation or of the notes, which may
+    /// only be read with the same permission as the data of a Secret.
     pub fn needs_secret_permission(&self) -> bool {
-        &*self.names[0] == "config"
+        self.is_within(&PERMITTED)
     }
 
     /// The last name of the field, after aliases are replaced.

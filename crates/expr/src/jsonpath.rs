@@ -26,6 +26,8 @@ pub use self::error::{EvalError, ParseError, Problem};
 use self::parse::Form;
 use self::step::{Selector, Step};
 use self::walk::{Mismatch, Place, Places, Stop, Walk};
+use crate::budget::Allowance;
+use crate::cel::Limits;
 use crate::excerpt;
 use crate::output::Output;
 use crate::reads::ReadSet;
@@ -88,7 +90,9 @@ impl Path {
 
     /// All matches, in the order of the steps; members of maps by ascending name.
     pub fn find<'a>(&self, object: &'a Value) -> Result<Matches<'a>, EvalError> {
-        self.places(object, Mismatch::Fails).map(Matches)
+        let mut allowance = Allowance::default();
+        self.places(object, Mismatch::Fails, &mut allowance)
+            .map(Matches)
     }
 
     /// The result of the path: nothing, a value of the object, or a list of them.
@@ -97,17 +101,63 @@ impl Path {
         object: &'a Value,
         shape: Shape,
     ) -> Result<Option<Output<'a>>, EvalError> {
-        self.result(object, shape).map_err(|stop| self.error(stop))
+        self.evaluate_within(object, shape, &mut Allowance::default())
     }
 
-    fn result<'a>(&self, object: &'a Value, shape: Shape) -> Result<Option<Output<'a>>, Stop> {
+    /// The result of the path, within what is left of `allowance`.
+    pub fn evaluate_within<'a>(
+        &self,
+        object: &'a Value,
+        shape: Shape,
+        allowance: &mut Allowance,
+    ) -> Result<Option<Output<'a>>, EvalError> {
+        self.metered(allowance, |walk| self.result(object, shape, walk))
+            .and_then(|found| {
+                let items = match &found {
+                    Some(Output::List(items)) => items.len(),
+                    _ => return Ok(found),
+                };
+                if allowance.build(items * size_of::<Output<'static>>()) {
+                    Ok(found)
+                } else {
+                    Err(EvalError::SharedSizeLimit {
+                        limit: allowance.total().built_bytes,
+                    })
+                }
+            })
+    }
+
+    /// Does the work of a walk and takes it off the allowance.
+    fn metered<T>(
+        &self,
+        allowance: &mut Allowance,
+        work: impl FnOnce(&mut Walk) -> Result<T, Stop>,
+    ) -> Result<T, EvalError> {
+        let limits = allowance.share(Limits::default());
+        let mut walk = Walk::new(limits.steps);
+        let before = walk.left();
+        let result = work(&mut walk);
+        allowance.spend(1 + (before - walk.left()) as u64, 0);
+        result.map_err(|stop| match stop {
+            Stop::TooMuchWork if before < MAX_WORK => EvalError::SharedStepLimit {
+                limit: allowance.total().steps,
+            },
+            stop => self.error(stop),
+        })
+    }
+
+    fn result<'a>(
+        &self,
+        object: &'a Value,
+        shape: Shape,
+        walk: &mut Walk,
+    ) -> Result<Option<Output<'a>>, Stop> {
         let Some((value, rest)) = Walk::lead(&self.steps, object, Mismatch::Fails)? else {
             return Ok(None);
         };
         if rest.is_empty() {
             return Ok(Some(Output::Borrowed(value)));
         }
-        let mut walk = Walk::new();
         let matches = walk.spread(rest, value, Mismatch::Fails)?;
         match *matches.as_slice() {
             [] => return Ok(None),
@@ -150,6 +200,12 @@ impl Path {
         None
     }
 
+    /// Whether an evaluation may see a member of one of these names apart from the map it is in.
+    /// A path that only hands whole maps on does not.
+    pub fn takes_out(&self, members: &[&str]) -> bool {
+        self.steps.iter().any(|step| step.takes_out(members))
+    }
+
     /// The parts of an object this path looks at.
     pub fn reads(&self) -> &ReadSet {
         &self.reads
@@ -160,10 +216,9 @@ impl Path {
         &self,
         root: P,
         mismatch: Mismatch,
+        allowance: &mut Allowance,
     ) -> Result<Places<P>, EvalError> {
-        Walk::new()
-            .run(&self.steps, root, mismatch)
-            .map_err(|stop| self.error(stop))
+        self.metered(allowance, |walk| walk.run(&self.steps, root, mismatch))
     }
 
     /// Puts the text of the path to what stopped its evaluation.

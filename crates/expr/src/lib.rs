@@ -6,10 +6,11 @@
 //! with them (write them as canonical JSON, compare them, drop them).
 //!
 //! The crate is pure: no I/O, no clock, no async, no unsafe code. Each evaluation is bounded in
-//! steps and in the size of what it builds, so an expression written by a tenant can neither hang
-//! nor crash the process. Errors name paths and JSON types, never values.
+//! steps and in the size of what it builds, and so is all that belongs together ([`Allowance`],
+//! [`CompileBudget`]), so an expression written by a tenant can neither hang nor crash the process. Errors name paths and JSON types, never values.
 
 pub mod attribute;
+mod budget;
 pub mod cel;
 pub mod duration;
 mod excerpt;
@@ -22,6 +23,7 @@ pub mod reads;
 pub mod removals;
 
 pub use attribute::AttributePath;
+pub use budget::{Allowance, CompileBudget};
 pub use json_type::JsonType;
 pub use output::Output;
 pub use reads::{Extent, ReadNode, ReadSet, Step};

@@ -91,6 +91,28 @@ impl ReadNode {
         }
     }
 
+    /// Whether a member of one of these names is read here or below.
+    fn names_any(&self, names: &[&str]) -> bool {
+        self.members
+            .iter()
+            .any(|(name, node)| names.contains(&&**name) || node.names_any(names))
+            || self.any().is_some_and(|any| any.names_any(names))
+    }
+
+    /// Reads `sibling` wherever `member` may be read.
+    fn add_sibling(&mut self, member: &str, sibling: &str) {
+        for node in self.members.values_mut() {
+            node.add_sibling(member, sibling);
+        }
+        if let Some(any) = &mut self.any {
+            any.add_sibling(member, sibling);
+        }
+        let reads_member = self.any.is_some() || self.members.contains_key(member);
+        if reads_member && !self.whole && !self.members.contains_key(sibling) {
+            self.members.insert(sibling.into(), ReadNode::default());
+        }
+    }
+
     /// Adds everything `other` reads.
     pub fn merge(&mut self, other: &ReadNode) {
         self.whole |= other.whole;
@@ -141,6 +163,17 @@ impl ReadSet {
     /// Adds everything `other` reads.
     pub fn merge(&mut self, other: &ReadSet) {
         self.root.merge(&other.root);
+    }
+
+    /// Whether a member of one of these names is read by name, at any depth.
+    pub fn names_any(&self, names: &[&str]) -> bool {
+        self.root.names_any(names)
+    }
+
+    /// Reads the member `sibling` of every map of which the member `member` may be read, so that
+    /// what the one says about the other can be seen.
+    pub fn add_sibling(&mut self, member: &str, sibling: &str) {
+        self.root.add_sibling(member, sibling);
     }
 
     /// What is left of `object` when everything that is not read is dropped.

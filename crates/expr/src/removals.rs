@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
+use crate::budget::Allowance;
 use crate::jsonpath::walk::{Mismatch, Place};
 use crate::jsonpath::{EvalError, Path};
 use crate::pointer::Pointer;
@@ -55,11 +56,21 @@ impl Removals {
     /// Marks all matches of `path` in `object`. The root itself stays, and values that the path
     /// does not fit are passed over: a removal that finds nothing has nothing to do.
     pub fn add_path(&mut self, path: &Path, object: &Value) -> Result<(), EvalError> {
+        self.add_path_within(path, object, &mut Allowance::default())
+    }
+
+    /// Marks all matches of `path` in `object`, within what is left of `allowance`.
+    pub fn add_path_within(
+        &mut self,
+        path: &Path,
+        object: &Value,
+        allowance: &mut Allowance,
+    ) -> Result<(), EvalError> {
         let root = Located {
             value: object,
             trail: None,
         };
-        for place in path.places(root, Mismatch::SelectsNothing)? {
+        for place in path.places(root, Mismatch::SelectsNothing, allowance)? {
             self.mark(place.keys());
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Rules for expressions: attribute paths, match policies, paths to prune.
 
 use kollect_expr::{
+    CompileBudget,
     attribute::AttributePath,
     cel::{Program, ResultType},
     jsonpath,
@@ -8,9 +9,15 @@ use kollect_expr::{
 };
 
 use super::finding::{Findings, Path};
+use crate::meta;
 
 /// An attribute path, compiled if it can be.
-pub(super) fn attribute(text: &str, path: Path, findings: &mut Findings) -> Option<AttributePath> {
+pub(super) fn attribute(
+    text: &str,
+    path: Path,
+    budget: &mut CompileBudget,
+    findings: &mut Findings,
+) -> Option<AttributePath> {
     if text.trim().is_empty() {
         findings.required(
             path,
@@ -18,7 +25,7 @@ pub(super) fn attribute(text: &str, path: Path, findings: &mut Findings) -> Opti
         );
         return None;
     }
-    match AttributePath::parse(text) {
+    match AttributePath::parse_within(text, budget) {
         Ok(compiled) => Some(compiled),
         Err(error) => {
             findings.invalid(path, text, error.to_string());
@@ -28,11 +35,16 @@ pub(super) fn attribute(text: &str, path: Path, findings: &mut Findings) -> Opti
 }
 
 /// A predicate over `object`; blank means none.
-pub(super) fn match_policy(text: Option<&str>, path: Path, findings: &mut Findings) {
+pub(super) fn match_policy(
+    text: Option<&str>,
+    path: Path,
+    budget: &mut CompileBudget,
+    findings: &mut Findings,
+) {
     let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
         return;
     };
-    match Program::compile(text) {
+    match Program::compile_within(text, budget) {
         Ok(program) if !matches!(program.result_type(), ResultType::Bool | ResultType::Dyn) => {
             findings.invalid(path, text, "must yield true or false");
         }
@@ -56,8 +68,17 @@ pub(super) fn prune_path(text: &str, path: Path, findings: &mut Findings) {
 }
 
 /// An expression that yields pointers to remove.
-pub(super) fn prune_cel(text: &str, path: Path, findings: &mut Findings) {
-    match Program::compile(text) {
+pub(super) fn prune_cel(
+    text: &str,
+    path: Path,
+    hides_secrets: bool,
+    budget: &mut CompileBudget,
+    findings: &mut Findings,
+) {
+    match Program::compile_within(text, budget) {
+        Ok(program) if hides_secrets && reads_secret_data(&program) => {
+            secret_data(text, path, findings);
+        }
         Ok(program)
             if !matches!(
                 program.result_type(),
@@ -69,4 +90,21 @@ pub(super) fn prune_cel(text: &str, path: Path, findings: &mut Findings) {
         Ok(_) => {}
         Err(error) => findings.invalid(path, text, format!("compile CEL: {error}")),
     }
+}
+
+/// Whether an expression over a Secret may see what it keeps.
+pub(super) fn reads_secret_data(program: &Program) -> bool {
+    let reads = program.reads();
+    reads.may_read_root_member("data") || reads.may_read_root_member("stringData")
+}
+
+/// An expression reads what Secrets keep without permission.
+pub(super) fn secret_data(text: &str, path: Path, findings: &mut Findings) {
+    findings.forbidden(
+        path,
+        format!(
+            "{text:?} can read the data of Secrets; annotate the profile with {}: \"true\" if that is meant",
+            meta::ALLOW_SECRET_EXTRACTION_ANNOTATION
+        ),
+    );
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use kollect_expr::CompileBudget;
+
 use super::{
-    expression,
+    MAX_EXPRESSIONS, expression,
     finding::{Findings, Path},
 };
 use crate::{
@@ -30,22 +32,17 @@ const MAX_LABELS: usize = 5;
 pub(super) fn check(profile: &KollectProfile) -> Findings {
     let mut findings = Findings::default();
     let spec = &profile.spec;
-    let allowed = |key: &str| {
-        profile
-            .metadata
-            .annotations
-            .as_ref()
-            .and_then(|annotations| annotations.get(key))
-            .is_some_and(|value| value == "true")
-    };
+    let secrets_allowed = profile.permits(meta::ALLOW_SECRET_EXTRACTION_ANNOTATION);
+    let mut budget = CompileBudget::new();
     kind(
         &spec.target_gvk,
         &Path::spec().field("targetGVK"),
         &mut findings,
     );
-    attributes(
-        spec,
-        allowed(meta::ALLOW_SECRET_EXTRACTION_ANNOTATION),
+    attributes(spec, secrets_allowed, &mut budget, &mut findings);
+    at_most(
+        spec.metrics.len(),
+        Path::spec().field("metrics"),
         &mut findings,
     );
     for (index, metric) in spec.metrics.iter().enumerate() {
@@ -63,10 +60,23 @@ pub(super) fn check(profile: &KollectProfile) -> Findings {
     }
     export(
         spec,
-        allowed(meta::ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION),
+        profile.permits(meta::ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION),
         &mut findings,
     );
+    let prune = spec.export.as_ref().and_then(|export| export.prune.as_ref());
+    if let Some(prune) = prune {
+        let hides_secrets = spec.target_gvk.is_core_secret() && !secrets_allowed;
+        let path = Path::spec().field("export").field("prune");
+        check_prune(prune, &path, hides_secrets, &mut budget, &mut findings);
+    }
     findings
+}
+
+/// A list is not longer than admission and extraction take it.
+pub(super) fn at_most(count: usize, path: Path, findings: &mut Findings) {
+    if count > MAX_EXPRESSIONS {
+        findings.too_many(path, count, MAX_EXPRESSIONS);
+    }
 }
 
 /// A kind needs a version and a kind; the group may be empty.
@@ -86,9 +96,20 @@ fn attribute_names(spec: &KollectProfileSpec) -> BTreeSet<&str> {
         .collect()
 }
 
-fn attributes(spec: &KollectProfileSpec, secrets_allowed: bool, findings: &mut Findings) {
+fn attributes(
+    spec: &KollectProfileSpec,
+    secrets_allowed: bool,
+    budget: &mut CompileBudget,
+    findings: &mut Findings,
+) {
     let mut seen = BTreeSet::new();
-    for (index, attribute) in spec.attributes.iter().enumerate() {
+    let all = &spec.attributes;
+    at_most(all.len(), Path::spec().field("attributes"), findings);
+    for (index, attribute) in all.iter().take(MAX_EXPRESSIONS).enumerate() {
+        // One finding says that all of it is too much.
+        if budget.is_exhausted() {
+            return;
+        }
         let path = Path::spec().field("attributes").index(index);
         if attribute.name.is_empty() {
             findings.required(path.field("name"), "name of the attribute");
@@ -102,19 +123,12 @@ fn attributes(spec: &KollectProfileSpec, secrets_allowed: bool, findings: &mut F
         } else if !seen.insert(&attribute.name) {
             findings.duplicate(path.field("name"), &attribute.name);
         }
-        let compiled = expression::attribute(&attribute.path, path.field("path"), findings);
+        let compiled = expression::attribute(&attribute.path, path.field("path"), budget, findings);
         let reads_secret = spec.target_gvk.is_core_secret()
             && !secrets_allowed
             && compiled.is_some_and(|compiled| compiled.reads_secret_data());
         if reads_secret {
-            findings.forbidden(
-                path.field("path"),
-                format!(
-                    "{:?} can read the data of Secrets; annotate the profile with {}: \"true\" if that is meant",
-                    attribute.path,
-                    meta::ALLOW_SECRET_EXTRACTION_ANNOTATION
-                ),
-            );
+            expression::secret_data(&attribute.path, path.field("path"), findings);
         }
     }
 }
@@ -208,19 +222,34 @@ fn export(spec: &KollectProfileSpec, secrets_allowed: bool, findings: &mut Findi
             );
         }
     }
-    if let Some(prune) = &export.prune {
-        check_prune(prune, &path.field("prune"), findings);
-    }
 }
 
-fn check_prune(prune: &Prune, path: &Path, findings: &mut Findings) {
+fn check_prune(
+    prune: &Prune,
+    path: &Path,
+    hides_secrets: bool,
+    budget: &mut CompileBudget,
+    findings: &mut Findings,
+) {
+    for (list, count) in [
+        ("jsonPointers", prune.json_pointers.len()),
+        ("jsonPaths", prune.json_paths.len()),
+        ("scrubKeys", prune.scrub_keys.len()),
+        ("cel", prune.cel.len()),
+    ] {
+        at_most(count, path.field(list), findings);
+    }
     for (index, pointer) in prune.json_pointers.iter().enumerate() {
         expression::prune_pointer(pointer, path.field("jsonPointers").index(index), findings);
     }
     for (index, json_path) in prune.json_paths.iter().enumerate() {
         expression::prune_path(json_path, path.field("jsonPaths").index(index), findings);
     }
-    for (index, cel) in prune.cel.iter().enumerate() {
-        expression::prune_cel(cel, path.field("cel").index(index), findings);
+    for (index, cel) in prune.cel.iter().take(MAX_EXPRESSIONS).enumerate() {
+        if budget.is_exhausted() {
+            return;
+        }
+        let at = path.field("cel").index(index);
+        expression::prune_cel(cel, at, hides_secrets, budget, findings);
     }
 }

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use kollect_expr::{CompileBudget, cel::Program};
+
 use super::{
-    Surroundings, ceilings, expression,
+    MAX_EXPRESSIONS, Surroundings, ceilings, expression,
     finding::{Findings, Path},
     profile, reference,
 };
 use crate::{
     gvk::GroupVersionKind,
+    meta,
     scope::Ceiling,
     selector::LabelSelector,
     target::{
@@ -91,14 +94,19 @@ fn check_namespaces(
 }
 
 fn check_rules(rules: &[ResourceRule], findings: &mut Findings) {
-    for (index, rule) in rules.iter().enumerate() {
+    profile::at_most(rules.len(), Path::spec().field("resourceRules"), findings);
+    let mut budget = CompileBudget::new();
+    for (index, rule) in rules.iter().take(MAX_EXPRESSIONS).enumerate() {
+        if budget.is_exhausted() {
+            return;
+        }
         let path = Path::spec().field("resourceRules").index(index);
         profile::kind(&rule.gvk, &path.field("gvk"), findings);
         let namespaces = rule.namespace_selector.as_ref();
         reference::selector(namespaces, &path.field("namespaceSelector"), findings);
         reference::selector(Some(&rule.object_selector()), &path, findings);
         let policy = rule.match_policy.as_deref();
-        expression::match_policy(policy, path.field("matchPolicy"), findings);
+        expression::match_policy(policy, path.field("matchPolicy"), &mut budget, findings);
     }
 }
 
@@ -120,6 +128,7 @@ pub(super) fn check_scopes(
         findings,
     );
     check_secret_export(&ceilings, surroundings, findings);
+    check_secret_policies(&target.spec.resource_rules, surroundings, findings);
 }
 
 pub(super) fn check_cluster_scopes(
@@ -139,10 +148,35 @@ pub(super) fn check_cluster_scopes(
         &target.spec.included_namespaces,
         findings,
     );
+    check_secret_policies(&target.spec.resource_rules, surroundings, findings);
     let namespace = target.spec.profile_ref.namespace();
     for ceiling in &ceilings {
         if let Some(reason) = ceilings::outside_static_refs(ceiling, namespace) {
             findings.refuse(format!("spec.profileRef: {reason}"));
+        }
+    }
+}
+
+/// Policies about Secrets read what those keep only if the profile may: a condition tells a value
+/// as well as an attribute does.
+fn check_secret_policies(
+    rules: &[ResourceRule],
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) {
+    let Some(profile) = &surroundings.profile else {
+        return;
+    };
+    if !profile.spec.target_gvk.is_core_secret()
+        || profile.permits(meta::ALLOW_SECRET_EXTRACTION_ANNOTATION)
+    {
+        return;
+    }
+    for (index, rule) in rules.iter().take(MAX_EXPRESSIONS).enumerate() {
+        let text = rule.match_policy.as_deref().unwrap_or_default();
+        if Program::compile(text).is_ok_and(|policy| expression::reads_secret_data(&policy)) {
+            let rules = Path::spec().field("resourceRules");
+            expression::secret_data(text, rules.index(index).field("matchPolicy"), findings);
         }
     }
 }

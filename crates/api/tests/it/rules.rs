@@ -215,3 +215,86 @@ fn unknown_kinds_and_shapes_are_named() {
         "{malformed}"
     );
 }
+
+fn denial(object: &Object, surroundings: &Surroundings) -> Option<String> {
+    match review(object, &Settings::default(), surroundings) {
+        Verdict::Denied(denial) => Some(denial.to_string()),
+        Verdict::Allowed { .. } => None,
+    }
+}
+
+fn object(kind: &str, annotations: &serde_json::Value, spec: &serde_json::Value) -> Object {
+    Object::from_value(json!({
+        "apiVersion": "kollect.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "x", "namespace": "team-a", "annotations": annotations},
+        "spec": spec,
+    }))
+    .expect("one of our kinds")
+}
+
+/// A2: no expression about Secrets reads what they keep without permission.
+#[test]
+fn a2_policies_and_rules_that_remove_need_the_permission_too() {
+    let secret = json!({"version": "v1", "kind": "Secret"});
+    let whole = "kollect.dev/allow-full-resource-export";
+    let extraction = "kollect.dev/allow-secret-extraction";
+    let pruning = json!({"targetGVK": secret, "export": {"mode": "Resource", "prune": {
+        "cel": ["object.data.k == 'x' ? ['/metadata/labels'] : []"],
+    }}});
+    let none = Surroundings::default();
+    let refused = denial(&object("KollectProfile", &json!({whole: "true"}), &pruning), &none);
+    let refused = refused.expect("refused");
+    assert!(refused.contains("spec.export.prune.cel[0]"), "{refused}");
+    assert!(refused.contains(extraction), "{refused}");
+    let permitted = json!({whole: "true", extraction: "true"});
+    assert_eq!(denial(&object("KollectProfile", &permitted, &pruning), &none), None);
+
+    let target = object(
+        "KollectTarget",
+        &json!({}),
+        &json!({"profileRef": "p", "resourceRules": [
+            {"gvk": secret, "matchPolicy": "object.type == 'Opaque'"},
+            {"gvk": secret, "matchPolicy": "object.data.password == 'x'"},
+        ]}),
+    );
+    let with_profile = |annotations: serde_json::Value| {
+        let spec = json!({"targetGVK": secret, "attributes": [{"name": "a", "path": "$.type"}]});
+        match object("KollectProfile", &annotations, &spec) {
+            Object::Profile(profile) => Surroundings {
+                profile: Some(profile),
+                ..Surroundings::default()
+            },
+            _ => unreachable!("a profile"),
+        }
+    };
+    let refused = denial(&target, &with_profile(json!({}))).expect("refused");
+    assert!(refused.contains("spec.resourceRules[1].matchPolicy"), "{refused}");
+    assert!(!refused.contains("resourceRules[0]"), "{refused}");
+    assert_eq!(denial(&target, &with_profile(json!({extraction: "true"}))), None);
+}
+
+/// A3: what a profile holds is bounded as a whole.
+#[test]
+fn a3_profiles_and_targets_are_bounded() {
+    let kind = json!({"version": "v1", "kind": "ConfigMap"});
+    let profile = |count: usize, path: fn(usize) -> String| {
+        let attribute = |at| json!({"name": format!("a{at}"), "path": path(at)});
+        let attributes: Vec<_> = (0..count).map(attribute).collect();
+        let spec = json!({"targetGVK": kind, "attributes": attributes});
+        denial(&object("KollectProfile", &json!({}), &spec), &Surroundings::default())
+    };
+    let plain = |at: usize| format!("$.data.k{at}");
+    let pattern = |at: usize| format!("cel:object.metadata.name.matches('^(a{{{}}}|b)*$')", 500 + at);
+    assert_eq!(profile(256, plain), None);
+    let refused = profile(257, plain).expect("refused");
+    assert!(refused.contains("spec.attributes") && refused.contains("256"), "{refused}");
+    let refused = profile(256, pattern).expect("refused");
+    assert!(refused.contains("simpler regular expressions"), "{refused}");
+    assert!(refused.len() < 2000, "one finding is enough: {refused}");
+
+    let rule = json!({"gvk": kind});
+    let spec = json!({"profileRef": "p", "resourceRules": vec![rule; 257]});
+    let refused = denial(&object("KollectTarget", &json!({}), &spec), &Surroundings::default());
+    assert!(refused.expect("refused").contains("spec.resourceRules"));
+}

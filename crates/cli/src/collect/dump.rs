@@ -4,6 +4,7 @@
 //! which objects. It answers only for what is in it. A kind that is missing may have had no
 //! objects or may not have been dumped, so nothing is known about it.
 
+mod duplicates;
 mod reader;
 
 use std::{
@@ -39,7 +40,13 @@ pub(crate) struct Dump {
     implied: BTreeSet<String>,
     /// Objects of our own kinds, and Secrets: they may be the configuration.
     own: Vec<Document>,
+    /// Objects with a key that is there twice, as messages name them; the first of them.
+    ambiguous: Vec<String>,
+    ambiguous_count: usize,
 }
+
+/// How many objects with a key that is there twice are named.
+const NAMED: usize = 3;
 
 /// Group, version and kind.
 type Kind = (String, String, String);
@@ -77,6 +84,14 @@ impl Dump {
             self.kinds.entry(kind).or_default();
             return;
         };
+        if let Some(key) = entry.twice {
+            self.ambiguous_count += 1;
+            if self.ambiguous.len() < NAMED {
+                let (kind, namespace, name) = (entry.kind, entry.namespace, entry.name);
+                let object = format!("{file}: {kind} {namespace}/{name}: {key:?}");
+                self.ambiguous.push(object);
+            }
+        }
         if entry.group.is_empty() && entry.version == "v1" && entry.kind == "Namespace" {
             let facts = NamespaceFacts {
                 labels: entry.labels,
@@ -117,6 +132,11 @@ impl Dump {
     /// Namespaces whose labels are not known, because only their objects were dumped.
     pub(crate) fn implied_namespaces(&self) -> &BTreeSet<String> {
         &self.implied
+    }
+
+    /// How many objects have a key that is there twice, and some of them with that key.
+    pub(crate) fn ambiguous(&self) -> (usize, &[String]) {
+        (self.ambiguous_count, &self.ambiguous)
     }
 
     /// Takes out what may be configuration.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kollect_api::InventoryId;
+use kollect_api::{InventoryId, visible::visible};
 use kollect_inventory::{Document, Pass, Row, Snapshot};
 use serde_json::{Value, json};
 
@@ -117,8 +117,8 @@ fn write_tables(records: &[Record], out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
             "{} {} ({} row{})",
-            record.context,
-            record.target,
+            visible(&record.context),
+            visible(&record.target.to_string()),
             rows.len(),
             if rows.len() == 1 { "" } else { "s" }
         )?;
@@ -176,12 +176,9 @@ fn cell(json: &str) -> String {
         other => plain(other),
     };
     let text = text.unwrap_or_else(|| value.to_string());
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let text = visible(&text);
     if text.chars().count() <= LONGEST {
-        return text;
+        return text.into_owned();
     }
     let short: String = text.chars().take(LONGEST - 1).collect();
     format!("{short}…")

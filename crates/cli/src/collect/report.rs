@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
+use kollect_api::visible::visible;
 use serde_json::{Map, Value};
 
 use super::{
@@ -154,7 +155,7 @@ fn line(
             let mut text = format!("{}: {message}", level.as_str());
             for (name, value) in fields {
                 let value = match value {
-                    Value::String(text) => text.clone(),
+                    Value::String(text) => visible(text).into_owned(),
                     other => other.to_string(),
                 };
                 text.push_str(&format!("\n  {name}: {value}"));
@@ -182,8 +183,8 @@ pub(crate) fn errors(outcomes: &[TargetOutcome], exported: &[Exported]) -> Vec<S
             errors.push(format!(
                 "target {}: extract {} (uid={}): {}",
                 Named(&outcome.key),
-                named_object(&failure.namespace, &failure.name),
-                failure.uid,
+                visible(&named_object(&failure.namespace, &failure.name)),
+                visible(&failure.uid),
                 failure.reason
             ));
         }

@@ -63,6 +63,16 @@ async fn look_at_dump(dump: &Dump, mut world: World, keys: &[TargetKey], report:
             "the dump has no Namespace objects for some namespaces; their labels count as absent";
         report.event(Level::Warn, message, &fields);
     }
+    let (count, named) = dump.ambiguous();
+    if count > 0 {
+        let fields = [
+            ("objects", count.into()),
+            ("examples", named.join(", ").into()),
+        ];
+        let message =
+            "some objects of the dump have a key twice in one map; the last one counts";
+        report.event(Level::Warn, message, &fields);
+    }
     world.namespaces = dump.namespaces();
     let plan = world::plan(&mut world, &mut &*dump).await;
     let gathered = dump.gather(&plan);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use kollect_api::visible::visible;
+
 /// A table that is as wide as its content.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -10,15 +12,17 @@ pub(crate) struct Table {
 
 impl Table {
     /// A table with these headings.
-    pub(crate) fn new(head: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self {
-            rows: vec![head.into_iter().map(Into::into).collect()],
-        }
+    pub(crate) fn new(head: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let mut table = Self { rows: Vec::new() };
+        table.row(head);
+        table
     }
 
-    /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+    /// Adds a row. What a terminal would obey is shown as escapes.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
+        let shown = |cell: &str| visible(cell).into_owned();
+        let cells = cells.into_iter().map(|cell| shown(cell.as_ref()));
+        self.rows.push(cells.collect());
     }
 }
 
@@ -44,6 +48,13 @@ impl fmt::Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a18_no_cell_moves_the_cursor() {
+        let mut table = Table::new(["NAME\u{1b}[2J"]);
+        table.row(["web\n\u{1b}[31m"]);
+        assert_eq!(table.to_string(), "NAME\\u{1b}[2J\nweb\\n\\u{1b}[31m\n");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

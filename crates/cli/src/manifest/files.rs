@@ -46,7 +46,7 @@ pub(crate) fn read_all(paths: &[PathBuf], extent: Extent) -> Result<Vec<Text>> {
         let metadata =
             fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
         if metadata.is_dir() {
-            for file in files_in(path, extent)? {
+            for file in files_in(path, extent, MAX_DIRECTORIES)? {
                 texts.push(read(&file)?);
             }
         } else {
@@ -56,28 +56,48 @@ pub(crate) fn read_all(paths: &[PathBuf], extent: Extent) -> Result<Vec<Text>> {
     Ok(texts)
 }
 
+/// The largest file that is read: some hundred thousand objects.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// How deep directories may lie in each other; links can make them endless.
+const MAX_DIRECTORIES: usize = 32;
+
+/// Reads a regular file. Pipes and devices may never end, and a link in a directory may lead to
+/// one.
 fn read(path: &Path) -> Result<Text> {
-    let content =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let cannot = || format!("cannot read {}", path.display());
+    if !fs::metadata(path).with_context(cannot)?.is_file() {
+        bail!(
+            "{}: this is no regular file; what a pipe delivers can be given as -",
+            path.display()
+        );
+    }
+    let file = fs::File::open(path).with_context(cannot)?;
     Ok(Text {
         name: path.display().to_string(),
-        content,
+        content: bounded(file, MAX_FILE_BYTES).with_context(cannot)?,
     })
+}
+
+/// All of a text that is not larger than `limit`.
+fn bounded(source: impl io::Read, limit: u64) -> Result<String> {
+    let mut content = String::new();
+    source.take(limit + 1).read_to_string(&mut content)?;
+    if content.len() as u64 > limit {
+        bail!("it is larger than {limit} bytes; split it into several files");
+    }
+    Ok(content)
 }
 
 fn read_standard_input() -> Result<Text> {
-    let mut content = String::new();
-    io::stdin()
-        .lock()
-        .read_to_string(&mut content)
-        .context("cannot read standard input")?;
+    let content = bounded(io::stdin().lock(), MAX_FILE_BYTES);
     Ok(Text {
         name: "standard input".to_owned(),
-        content,
+        content: content.context("cannot read standard input")?,
     })
 }
 
-fn files_in(directory: &Path, extent: Extent) -> Result<Vec<PathBuf>> {
+fn files_in(directory: &Path, extent: Extent, deeper: usize) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read directory {}", directory.display());
     let mut entries = Vec::new();
     for entry in fs::read_dir(directory).with_context(cannot)? {
@@ -88,7 +108,13 @@ fn files_in(directory: &Path, extent: Extent) -> Result<Vec<PathBuf>> {
     for path in entries {
         if path.is_dir() {
             if extent == Extent::Deep {
-                files.extend(files_in(&path, extent)?);
+                if deeper == 0 {
+                    bail!(
+                        "{}: directories are nested too deeply; is there a link to one above?",
+                        directory.display()
+                    );
+                }
+                files.extend(files_in(&path, extent, deeper - 1)?);
             }
         } else if path
             .extension()
@@ -98,4 +124,50 @@ fn files_in(directory: &Path, extent: Extent) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a18_only_regular_files_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        symlink("/dev/zero", directory.path().join("endless.yaml")).unwrap();
+        let error = read_all(&[directory.path().into()], Extent::Flat).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        let error = read_all(&["/dev/zero".into()], Extent::Flat).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
+    }
+
+    #[test]
+    fn a18_a_pipe_without_a_writer_does_not_hang() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe.json");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        let link = directory.path().join("link.json");
+        symlink(&pipe, &link).unwrap();
+        for path in [pipe, link, directory.path().to_owned()] {
+            let error = read_all(&[path], Extent::Deep).unwrap_err();
+            assert!(error.to_string().contains("no regular file"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a18_directories_that_hold_themselves_end() {
+        let directory = tempfile::tempdir().unwrap();
+        symlink(directory.path(), directory.path().join("again")).unwrap();
+        let error = read_all(&[directory.path().into()], Extent::Deep).unwrap_err();
+        assert!(error.to_string().contains("nested too deeply"), "{error}");
+    }
+
+    #[test]
+    fn a18_texts_are_bounded() {
+        assert_eq!(bounded(&b"1234"[..], 4).unwrap(), "1234");
+        let error = bounded(io::repeat(b'x'), 1000).unwrap_err();
+        assert!(error.to_string().contains("1000 bytes"), "{error}");
+    }
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::feeds::Feeds;
 use super::numbered_projection::SeenObject;
+use super::purse::{Purse, STEPS_PER_OBJECT, is_short};
 use super::running::Progress;
 use super::tally::ResourceTally;
 use super::{Current, Shared};
@@ -37,7 +38,18 @@ pub(super) struct Dispatcher {
     /// The listing under way came through a projection that shows too little, at least in part.
     blind: bool,
     buffer: AttributesBuffer,
+    /// What each target has left to spend.
+    purses: HashMap<TargetKey, Purse>,
+    /// Steps of evaluation since this dispatcher let others have the worker.
+    busy: u64,
 }
+
+/// Between two looks at an object others get the worker after this many steps, which take about
+/// a millisecond.
+const STEPS_AT_A_STRETCH: u64 = 100_000;
+
+/// What an object costs beside its expressions, in steps: decoding, gates, writing.
+const STEPS_PER_LOOK: u64 = 500;
 
 /// What a dispatcher is sent for.
 #[derive(Debug)]
@@ -84,6 +96,8 @@ impl Dispatcher {
             projection: 0,
             blind: false,
             buffer: AttributesBuffer::default(),
+            purses: HashMap::new(),
+            busy: 0,
         }
     }
 
@@ -114,6 +128,21 @@ impl Dispatcher {
                 .unwrap_or(0),
             current,
         };
+        let plan = self.route.plan.as_deref();
+        let targets: HashSet<&TargetKey> = plan
+            .into_iter()
+            .flat_map(|plan| plan.targets_in(&WatchScope::All))
+            .map(|target| &target.key)
+            .collect();
+        self.purses.retain(|key, _| targets.contains(key));
+    }
+
+    /// Lets other tasks have the worker if this one had it for long.
+    async fn rest(&mut self) {
+        if self.busy >= STEPS_AT_A_STRETCH {
+            self.busy = 0;
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Whether this dispatcher has anything to say about a target.
@@ -164,7 +193,7 @@ impl Dispatcher {
         }
     }
 
-    fn object(&mut self, seen: &SeenObject) {
+    async fn object(&mut self, seen: &SeenObject) {
         self.look_up();
         self.projection = self.projection.max(seen.projection);
         let Some(plan) = self.route.plan.clone() else {
@@ -188,26 +217,45 @@ impl Dispatcher {
             if !self.serves(interest.key) {
                 continue;
             }
-            // The buffer is taken out for the time of the write, which borrows the dispatcher.
-            let mut buffer = std::mem::take(&mut self.buffer);
-            let (contribution, failures) = contribution(&interest, &view, &mut buffer);
-            match contribution {
-                Contribution::Row(attributes) => self.write(interest, &failures, |way| {
-                    way.put(stamp, view.identity(), attributes)
-                }),
-                Contribution::Nothing => {
-                    self.write(interest, &failures, |way| way.skip(stamp, view.identity()));
-                }
-                Contribution::Failed(error) => {
-                    self.shared.tally.extraction_failed(interest.key.owner);
-                    let message = error.to_string();
-                    self.write(interest, &failures, |way| {
-                        way.fail(stamp, view.identity(), &message)
-                    });
-                }
-            }
-            self.buffer = buffer;
+            self.show(interest, &view, stamp);
+            self.rest().await;
         }
+    }
+
+    /// Shows an object to one target that is interested.
+    fn show(&mut self, interest: Interest<'_>, view: &ObjectView<'_>, stamp: Stamp) {
+        let purse = self.purses.entry_ref(interest.key).or_default();
+        let mut allowance = purse.open();
+        // The buffer is taken out for the time of the write, which borrows the dispatcher.
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (contribution, failures) =
+            contribution(&interest, view, &mut allowance, &mut buffer);
+        purse.close(&allowance);
+        self.busy += STEPS_PER_LOOK + allowance.steps_taken();
+        match contribution {
+            Contribution::Row(attributes) => self.write(interest, view, &failures, |way| {
+                way.put(stamp, view.identity(), attributes)
+            }),
+            Contribution::Nothing => {
+                self.write(interest, view, &failures, |way| {
+                    way.skip(stamp, view.identity())
+                });
+            }
+            Contribution::Failed(error) => {
+                self.shared.tally.extraction_failed(interest.key.owner);
+                let message = if error.is_over_budget() && is_short(&allowance) {
+                    format!(
+                        "{error}; the target gets less than others because it took more than {STEPS_PER_OBJECT} steps per object so far"
+                    )
+                } else {
+                    error.to_string()
+                };
+                self.write(interest, view, &failures, |way| {
+                    way.fail(stamp, view.identity(), &message)
+                });
+            }
+        }
+        self.buffer = buffer;
     }
 
     fn gone(&mut self, identity: &ObjectIdentity, version: Version) {
@@ -241,9 +289,15 @@ impl Dispatcher {
                 continue;
             }
             self.shared.tally.extraction_failed(interest.key.owner);
-            self.write(interest, &PolicyFailures::default(), |way| {
-                way.fail(stamp, identity.borrowed(), &message)
-            });
+            let Some(feed) = self.feed(interest.key) else {
+                continue;
+            };
+            match self.listings.get(interest.key) {
+                Some(listing) => {
+                    Way::Listing(listing).fail(stamp, identity.borrowed(), &message)
+                }
+                None => Way::Feed(&feed).fail(stamp, identity.borrowed(), &message),
+            };
         }
     }
 
@@ -251,6 +305,7 @@ impl Dispatcher {
     fn write(
         &mut self,
         interest: Interest<'_>,
+        object: &ObjectView<'_>,
         failures: &PolicyFailures,
         write: impl Fn(&Way<'_>) -> Outcome,
     ) {
@@ -261,7 +316,7 @@ impl Dispatcher {
             Some(listing) => write(&Way::Listing(listing)),
             None => write(&Way::Feed(&feed)),
         };
-        feed.note_policy_failures(failures);
+        feed.note_policies(object.identity(), failures);
     }
 
     fn interrupt(&self, interruption: Option<Interruption>) {
@@ -336,7 +391,7 @@ impl Consumer<SeenObject> for Dispatcher {
         let begun = Instant::now();
         match delivery {
             WatchDelivery::ListingStarted => return self.begin_listing(),
-            WatchDelivery::Object(seen) => self.object(&seen),
+            WatchDelivery::Object(seen) => self.object(&seen).await,
             WatchDelivery::Gone {
                 identity,
                 resource_version,

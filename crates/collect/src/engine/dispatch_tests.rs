@@ -62,7 +62,9 @@ impl Bench {
 
     /// Adds a target, makes a plan and puts it into force, seen through a new projection.
     fn target(&mut self, name: &str, mut spec: Value) -> Watch {
-        spec["profileRef"] = "p".into();
+        if spec.get("profileRef").is_none() {
+            spec["profileRef"] = "p".into();
+        }
         let metadata = json!({"namespace": "a", "name": name});
         let target = json!({"metadata": metadata, "spec": spec});
         let target = serde_json::from_value(target).unwrap();
@@ -239,4 +241,60 @@ async fn an_interruption_is_news_once() {
     assert!(progress.interrupt(Some(interruption.clone())));
     assert!(!progress.interrupt(Some(interruption)), "it lasts");
     assert!(progress.interrupt(None));
+}
+
+/// A3: a profile that costs all it may on every object is named in its own target, ever shorter
+/// held, and the rows of its neighbours come; the worker is given to others in between.
+#[tokio::test]
+async fn a3_an_expensive_profile_costs_its_neighbours_little() {
+    const OBJECTS: u32 = 60;
+    let mut bench = Bench::new();
+    let list = "[0,1,2,3,4,5,6,7,8,9]";
+    let path = format!(
+        "cel:{list}.all(a, {list}.all(b, {list}.all(c, {list}.all(d, {list}.all(e, {list}.all(f, a + b + c + d + e + f >= 0 || object.data.value == 'y'))))))"
+    );
+    let attribute = |at: usize| json!({"name": format!("a{at}"), "path": path, "optional": true});
+    let profile = json!({
+        "metadata": {"namespace": "a", "name": "expensive"},
+        "spec": {
+            "targetGVK": {"version": "v1", "kind": "ConfigMap"},
+            "attributes": (0..50).map(attribute).collect::<Vec<_>>(),
+        },
+    });
+    let profile = ProfileFact::Found(Arc::new(serde_json::from_value(profile).unwrap()));
+    let key = ("a".to_owned(), "expensive".to_owned());
+    bench.world.profiles.insert(key, profile);
+    bench.target("hostile", json!({"profileRef": "expensive"}));
+    let watch = bench.target("good", json!({}));
+    let mut dispatcher = bench.dispatcher(watch, &[]);
+
+    // Shares the one worker of this test with the dispatcher.
+    let turns = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = Arc::clone(&turns);
+    let neighbour = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    take(&mut dispatcher, [WatchDelivery::ListingStarted]).await;
+    for version in 1..=OBJECTS {
+        let object = bench.map(&json!({}), &version.to_string());
+        take(&mut dispatcher, [object]).await;
+    }
+    neighbour.abort();
+    let turns = turns.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(turns >= 10, "the neighbour had {turns} turns");
+
+    assert_eq!((bench.rows("good"), bench.rows("hostile")), (1, 0));
+    let summary = |name: &str| {
+        let key = TargetKey::namespaced("a", name);
+        bench.shared.store.summary(&key).expect("it is there")
+    };
+    assert_eq!(summary("good").failing, 0);
+    let hostile = summary("hostile");
+    assert_eq!(hostile.failing, 1);
+    let message = hostile.last_failure.expect("it fails");
+    assert!(message.starts_with("a/map: attribute \"a"), "{message}");
+    assert!(message.contains("gets less than others"), "{message}");
 }

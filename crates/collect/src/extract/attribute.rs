@@ -3,13 +3,13 @@
 use kollect_api::profile;
 use kollect_expr::attribute::{AttributePath, EvalError};
 use kollect_expr::jsonpath::Shape;
-use kollect_expr::{Output, ReadSet};
+use kollect_expr::{Allowance, CompileBudget, Output, ReadSet};
 use kollect_inventory::canonical::Slot;
 use smallvec::SmallVec;
 
 use super::error::{AttributeError, ExtractError};
-use super::secret::sees_through_guard;
 use super::source::Source;
+use crate::guard::Guard;
 use crate::redact::{KeyClass, Node, Reason, Redactor, RowFull, ScrubKeys};
 
 /// The values of the attributes in the order of the profile; nothing for those left out. The
@@ -32,8 +32,10 @@ pub(super) struct Attribute {
     path: Result<AttributePath, AttributeError>,
     optional: bool,
     shape: Shape,
-    /// The path could reach what a Secret keeps and must not.
-    guarded: bool,
+    /// What the path must not see.
+    guard: Guard,
+    /// What a Secret keeps is hidden from the path.
+    hides_data: bool,
     /// What the name of the attribute says about the value.
     name_class: KeyClass,
     /// What the last name in the path says about the value, or about each of several.
@@ -41,11 +43,15 @@ pub(super) struct Attribute {
 }
 
 impl Attribute {
-    pub(super) fn new(attribute: &profile::Attribute, rules: &Rules<'_>) -> Self {
-        let guard = rules.is_secret && !rules.secrets_permitted;
-        let path = match AttributePath::parse(&attribute.path) {
-            Ok(AttributePath::Helm(field)) if guard && field.needs_secret_permission() => {
-                Err(AttributeError::ReleaseConfig)
+    pub(super) fn new(
+        attribute: &profile::Attribute,
+        rules: &Rules<'_>,
+        budget: &mut CompileBudget,
+    ) -> Self {
+        let hides_data = rules.is_secret && !rules.secrets_permitted;
+        let path = match AttributePath::parse_within(&attribute.path, budget) {
+            Ok(AttributePath::Helm(field)) if hides_data && field.needs_secret_permission() => {
+                Err(AttributeError::ReleaseForbidden)
             }
             Ok(path) => Ok(path),
             Err(error) => Err(AttributeError::Path(error)),
@@ -69,7 +75,10 @@ impl Attribute {
                 Some("list") => Shape::List,
                 _ => Shape::Plain,
             },
-            guarded: guard && path.as_ref().is_ok_and(reaches_data),
+            guard: path.as_ref().map_or(Guard::NONE, |path| {
+                Guard::of_attribute(path, hides_data)
+            }),
+            hides_data,
             path,
             name_class,
             member_class,
@@ -82,8 +91,13 @@ impl Attribute {
 
     pub(super) fn add_reads(&self, reads: &mut ReadSet) {
         if let Ok(path) = &self.path {
-            reads.merge(&path.reads());
+            self.guard.add_reads(&path.reads(), reads);
         }
+    }
+
+    /// Whether the path was not compiled because the profile costs too much as a whole.
+    pub(super) fn is_too_expensive(&self) -> bool {
+        matches!(&self.path, Err(AttributeError::Path(error)) if error.is_too_expensive())
     }
 
     /// Appends the value for the row, or nothing if the attribute is left out.
@@ -93,29 +107,46 @@ impl Attribute {
     pub(super) fn evaluate<'a>(
         &'a self,
         source: &'a Source<'_>,
+        allowance: &mut Allowance,
         values: &mut Values<'a>,
     ) -> Result<(), ExtractError> {
-        let object = if self.guarded {
-            source.guarded()
-        } else {
-            source.object()
-        };
         let value = match &self.path {
-            Ok(AttributePath::Cel(program)) => match program.evaluate(object) {
-                Ok(output) => self.kept(output),
-                Err(error) => self.failed(EvalError::from(error))?,
-            },
-            Ok(AttributePath::JsonPath(path)) => match path.evaluate(object, self.shape) {
-                Ok(Some(output)) => self.kept(output),
-                Ok(None) => self.nothing(),
-                Err(error) => self.failed(EvalError::from(error))?,
-            },
-            Ok(AttributePath::Helm(field)) => match source.release() {
-                Ok(release) => match field.get(release) {
+            Ok(AttributePath::Cel(program)) => {
+                let object = if self.guard.needed {
+                    source.for_program()
+                } else {
+                    source.object()
+                };
+                match program.evaluate_within(object, allowance) {
+                    Ok(output) => self.kept(output),
+                    Err(error) => self.failed(EvalError::from(error))?,
+                }
+            }
+            Ok(AttributePath::JsonPath(path)) => {
+                let object = if self.guard.needed {
+                    source.for_path()
+                } else {
+                    source.object()
+                };
+                match path.evaluate_within(object, self.shape, allowance) {
                     Ok(Some(output)) => self.kept(output),
                     Ok(None) => self.nothing(),
                     Err(error) => self.failed(EvalError::from(error))?,
-                },
+                }
+            }
+            Ok(AttributePath::Helm(field)) => match source.release() {
+                Ok(release) => {
+                    let found = if self.hides_data {
+                        field.get(release)
+                    } else {
+                        field.get_permitted(release)
+                    };
+                    match found {
+                        Ok(Some(output)) => self.kept(output),
+                        Ok(None) => self.nothing(),
+                        Err(error) => self.failed(EvalError::from(error))?,
+                    }
+                }
                 Err(error) => self.failed(error)?,
             },
             Err(error) => self.failed(error.clone())?,
@@ -124,18 +155,20 @@ impl Attribute {
         Ok(())
     }
 
-    /// An optional attribute that fails is left out; any other fails the object.
+    /// An optional attribute that fails is left out; any other fails the object. So does what is
+    /// not the failure of this attribute: a profile that is too expensive as a whole.
     #[cold]
     fn failed(
         &self,
         problem: impl Into<AttributeError>,
     ) -> Result<Option<Output<'static>>, ExtractError> {
-        if self.optional {
+        let problem = problem.into();
+        if self.optional && !problem.is_shared_limit() {
             return Ok(None);
         }
         Err(ExtractError::Attribute {
             name: self.name.clone(),
-            problem: problem.into(),
+            problem,
         })
     }
 
@@ -191,14 +224,5 @@ impl Attribute {
         } else {
             redactor.write(slot, node)
         }
-    }
-}
-
-/// Whether a path could reach what a Secret keeps. Fields of a release have a guard of their own.
-fn reaches_data(path: &AttributePath) -> bool {
-    match path {
-        AttributePath::Cel(program) => sees_through_guard(program.reads()),
-        AttributePath::JsonPath(path) => sees_through_guard(path.reads()),
-        AttributePath::Helm(_) => false,
     }
 }

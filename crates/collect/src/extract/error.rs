@@ -42,6 +42,8 @@ pub enum ExtractError {
     },
     /// The whole object must not be exported.
     ExportForbidden,
+    /// The profile is more than is compiled.
+    Profile(ProfileError),
     /// The attributes are larger than a row may be.
     TooLarge {
         /// The most bytes the attributes of a row may have as JSON.
@@ -62,12 +64,40 @@ pub enum AttributeError {
     /// The object holds no readable Helm release.
     #[error(transparent)]
     Release(#[from] ReleaseError),
-    /// The values of a Helm release may be read with permission only.
+    /// The values and notes of a Helm release may be read with permission only.
     #[error(
-        "Helm field config may hold secrets; annotate the profile with {}: \"true\" to read it",
+        "Helm fields config and info.notes may hold secrets; annotate the profile with {}: \"true\" to read them",
         meta::ALLOW_SECRET_EXTRACTION_ANNOTATION
     )]
-    ReleaseConfig,
+    ReleaseForbidden,
+}
+
+impl AttributeError {
+    /// Whether all expressions on the object together cost too much.
+    pub fn is_shared_limit(&self) -> bool {
+        matches!(self, AttributeError::Evaluation(error) if error.is_shared_limit())
+    }
+}
+
+/// Why a profile is not used at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// It has too many attributes, or too many rules in a list of `spec.export.prune`.
+    #[error("{list} has {count} entries, at most {limit} are allowed; split the profile")]
+    TooMany {
+        /// The list.
+        list: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// Its expressions take too long to compile.
+    #[error(
+        "the expressions of the profile are too expensive to compile together; use fewer or simpler regular expressions, or split the profile"
+    )]
+    TooExpensive,
 }
 
 /// Why a rule of `spec.export.prune` cannot be followed.
@@ -108,12 +138,25 @@ pub enum Class {
 }
 
 impl ExtractError {
+    /// Whether all expressions of the profile together cost too much on the object.
+    pub fn is_over_budget(&self) -> bool {
+        match self {
+            ExtractError::Attribute { problem, .. } => problem.is_shared_limit(),
+            ExtractError::Prune { problem, .. } => match problem {
+                PruneError::PathEvaluation(error) => error.is_shared_limit(),
+                PruneError::CelEvaluation(error) => error.is_shared_limit(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// Whose hands can end the failure. Trying again without a change never does.
     pub fn class(&self) -> Class {
         match self {
             ExtractError::Attribute { problem, .. } => match problem {
                 AttributeError::Path(_) => Class::Profile,
-                AttributeError::ReleaseConfig => Class::Forbidden,
+                AttributeError::ReleaseForbidden => Class::Forbidden,
                 AttributeError::Evaluation(_) | AttributeError::Release(_) => Class::Object,
             },
             ExtractError::Prune { problem, .. } => match problem {
@@ -123,6 +166,7 @@ impl ExtractError {
                 | PruneError::NotPointers => Class::Object,
             },
             ExtractError::ExportForbidden => Class::Forbidden,
+            ExtractError::Profile(_) => Class::Profile,
             ExtractError::TooLarge { .. } => Class::Size,
         }
     }
@@ -146,9 +190,10 @@ impl fmt::Display for ExtractError {
                 "whole Secrets are exported only with the annotation {}: \"true\" on the profile",
                 meta::ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION
             ),
+            ExtractError::Profile(problem) => problem.to_string(),
             ExtractError::TooLarge { limit } => format!(
-                "the attributes are larger than the {limit} bytes a row may have; \
-                 select less, or prune the exported object"
+                "the attributes are larger than the {limit} bytes a row may have; select less, \
+                 prune the exported object, or raise --max-row-bytes of the operator"
             ),
         };
         f.write_str(&shortened(&message, MAX_MESSAGE_BYTES))

@@ -1,18 +1,25 @@
 //! What a target says about objects, compiled.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kollect_api::GroupVersionKind;
 use kollect_api::meta;
+use kollect_api::rules::MAX_EXPRESSIONS;
 use kollect_api::selector::LabelSelector;
 use kollect_api::target::{ResourceRule, WatchMode};
-use kollect_expr::cel::{CompileError, Program};
-use kollect_expr::{Extent, ReadSet, Step};
+use kollect_expr::cel::{CompileError, EvalError, Program};
+use kollect_expr::{Allowance, CompileBudget, Extent, ReadSet, Step};
+use serde_json::Value;
 
 use super::decision::{Decision, PolicyFailures, Skip, Verdict};
 use super::object::ObjectView;
 use super::selector::{Labels, Selector, SelectorError};
 use super::signal::Signal;
+use crate::extract::OBJECT_LIMITS;
+use crate::guard::{Guard, SecretData, StandIn, guarded};
+use crate::redact::ScrubKeys;
 
 /// The parts of a target's spec that are about objects.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,6 +49,9 @@ pub enum SelectionError {
     /// The label conditions of a rule mean nothing.
     #[error("spec.resourceRules[{0}].{1}")]
     RuleLabels(usize, SelectorError),
+    /// There are too many rules.
+    #[error("spec.resourceRules: {0} rules, at most {MAX_EXPRESSIONS} are allowed")]
+    TooManyRules(usize),
     /// The policy of a rule is no CEL expression.
     #[error("spec.resourceRules[{0}].matchPolicy: compile CEL: {1}")]
     RulePolicy(usize, CompileError),
@@ -54,8 +64,18 @@ pub enum SelectionError {
 pub struct Selection {
     spec: SelectionSpec,
     gvk: GroupVersionKind,
+    sight: Sight,
     objects: Objects,
     reads: ReadSet,
+}
+
+/// What policies get to see of objects; without more the least.
+#[derive(Debug, Clone, Default)]
+pub struct Sight {
+    /// The profile may read what Secrets keep.
+    pub secrets_permitted: bool,
+    /// Whose values are hidden where an expression could take them away from their names.
+    pub keys: Arc<ScrubKeys>,
 }
 
 #[derive(Debug)]
@@ -75,7 +95,7 @@ struct Rule {
     position: usize,
     namespaces: Selector,
     labels: Selector,
-    policy: Option<Program>,
+    policy: Option<(Program, Guard)>,
 }
 
 /// What the namespace of an object contributes to the decision about it.
@@ -105,7 +125,9 @@ impl NamespaceGate {
 
 impl PartialEq for Selection {
     fn eq(&self, other: &Self) -> bool {
-        self.gvk == other.gvk && self.spec == other.spec
+        self.gvk == other.gvk
+            && self.spec == other.spec
+            && self.sight.secrets_permitted == other.sight.secrets_permitted
     }
 }
 
@@ -115,6 +137,15 @@ impl Selection {
     /// Rules for another kind can never take anything, because only the profile's kind is watched.
     /// They are left out; [`Selection::rules`] tells how many are in force.
     pub fn compile(spec: SelectionSpec, gvk: &GroupVersionKind) -> Result<Self, SelectionError> {
+        Self::compile_with(spec, gvk, Sight::default())
+    }
+
+    /// Compiles a selection whose policies see as much of objects as `sight` says.
+    pub fn compile_with(
+        spec: SelectionSpec,
+        gvk: &GroupVersionKind,
+        sight: Sight,
+    ) -> Result<Self, SelectionError> {
         let objects = if spec.rules.is_empty() {
             let labels = Selector::compile_optional(spec.label_selector.as_ref())
                 .map_err(SelectionError::LabelSelector)?;
@@ -125,9 +156,14 @@ impl Selection {
                 labels,
             }
         } else {
+            if spec.rules.len() > MAX_EXPRESSIONS {
+                return Err(SelectionError::TooManyRules(spec.rules.len()));
+            }
+            let hides_data = gvk.is_core_secret() && !sight.secrets_permitted;
+            let mut budget = CompileBudget::new();
             let rules = spec.rules.iter().enumerate();
             let compiled: Result<Vec<_>, _> = rules
-                .map(|(position, rule)| Rule::compile(position, rule))
+                .map(|(position, rule)| Rule::compile(position, rule, hides_data, &mut budget))
                 .collect();
             let mut compiled = compiled?;
             compiled.retain(|rule| spec.rules[rule.position].gvk.same_as(gvk));
@@ -137,13 +173,18 @@ impl Selection {
             reads: objects.reads(),
             spec,
             gvk: gvk.clone(),
+            sight,
             objects,
         })
     }
 
-    /// Whether compiling this spec for this kind again would give an equal selection.
-    pub fn is_of(&self, spec: &SelectionSpec, gvk: &GroupVersionKind) -> bool {
-        self.gvk == *gvk && self.spec == *spec
+    /// Whether compiling this spec for this kind again, with this sight, would give an equal
+    /// selection.
+    pub fn is_of(&self, spec: &SelectionSpec, gvk: &GroupVersionKind, sight: &Sight) -> bool {
+        self.gvk == *gvk
+            && self.sight.secrets_permitted == sight.secrets_permitted
+            && Arc::ptr_eq(&self.sight.keys, &sight.keys)
+            && self.spec == *spec
     }
 
     /// The number of rules in force; 0 when names and labels select.
@@ -213,8 +254,18 @@ impl Selection {
 
     /// Decides about one object of the profile's kind in a namespace the target collects from.
     pub fn decide(&self, gate: &NamespaceGate, object: &ObjectView<'_>) -> Verdict {
+        self.decide_within(gate, object, &mut Allowance::new(OBJECT_LIMITS))
+    }
+
+    /// Decides about one object within what is left of `allowance`.
+    pub fn decide_within(
+        &self,
+        gate: &NamespaceGate,
+        object: &ObjectView<'_>,
+        allowance: &mut Allowance,
+    ) -> Verdict {
         let mut policy_failures = PolicyFailures::default();
-        let decision = match self.refusal(gate, object, &mut policy_failures) {
+        let decision = match self.refusal(gate, object, allowance, &mut policy_failures) {
             Some(reason) => Decision::Skip(reason),
             None => Decision::Collect,
         };
@@ -228,6 +279,7 @@ impl Selection {
         &self,
         gate: &NamespaceGate,
         object: &ObjectView<'_>,
+        allowance: &mut Allowance,
         failures: &mut PolicyFailures,
     ) -> Option<Skip> {
         match &self.objects {
@@ -242,12 +294,20 @@ impl Selection {
                 }
             }
             Objects::Rules(rules) => {
+                let mut seen = Seen {
+                    object,
+                    sight: &self.sight,
+                    hides_data: self.gvk.is_core_secret() && !self.sight.secrets_permitted,
+                    guarded: OnceCell::new(),
+                    allowance,
+                    failures,
+                };
                 let taken = match &gate.rules {
-                    Admitted::All => rules.iter().any(|rule| rule.takes(object, failures)),
+                    Admitted::All => rules.iter().any(|rule| rule.takes(&mut seen)),
                     Admitted::Only(places) => places
                         .iter()
                         .filter_map(|place| rules.get(*place as usize))
-                        .any(|rule| rule.takes(object, failures)),
+                        .any(|rule| rule.takes(&mut seen)),
                 };
                 if !taken {
                     return Some(Skip::Rules);
@@ -266,8 +326,43 @@ impl Selection {
     }
 }
 
+/// One object as the rules look at it.
+struct Seen<'s, 'o> {
+    object: &'s ObjectView<'o>,
+    sight: &'s Sight,
+    hides_data: bool,
+    /// The object without what policies must not see, if it holds anything of that.
+    guarded: OnceCell<Option<Value>>,
+    allowance: &'s mut Allowance,
+    failures: &'s mut PolicyFailures,
+}
+
+impl Seen<'_, '_> {
+    fn test(&mut self, policy: &Program, guard: Guard) -> Result<bool, EvalError> {
+        let object = self.object.object();
+        let seen = if guard.needed {
+            let data = if self.hides_data {
+                SecretData::Gone
+            } else {
+                SecretData::Shown
+            };
+            let keys = &self.sight.keys;
+            let guarded = || guarded(object, keys, data, StandIn::Text);
+            self.guarded.get_or_init(guarded).as_ref().unwrap_or(object)
+        } else {
+            object
+        };
+        policy.test_within(seen, self.allowance)
+    }
+}
+
 impl Rule {
-    fn compile(position: usize, rule: &ResourceRule) -> Result<Self, SelectionError> {
+    fn compile(
+        position: usize,
+        rule: &ResourceRule,
+        hides_data: bool,
+        budget: &mut CompileBudget,
+    ) -> Result<Self, SelectionError> {
         if rule.gvk.version.is_empty() || rule.gvk.kind.is_empty() {
             return Err(SelectionError::RuleKind(position));
         }
@@ -278,9 +373,13 @@ impl Rule {
         let policy = rule.match_policy.as_deref().map(str::trim);
         let policy = policy
             .filter(|text| !text.is_empty())
-            .map(Program::compile)
+            .map(|text| Program::compile_within(text, budget))
             .transpose()
             .map_err(|error| SelectionError::RulePolicy(position, error))?;
+        let policy = policy.map(|program| {
+            let guard = Guard::of_program(&program, hides_data);
+            (program, guard)
+        });
         Ok(Rule {
             position,
             namespaces,
@@ -289,14 +388,15 @@ impl Rule {
         })
     }
 
-    fn takes(&self, object: &ObjectView<'_>, failures: &mut PolicyFailures) -> bool {
-        if !self.labels.matches(object) {
+    fn takes(&self, seen: &mut Seen<'_, '_>) -> bool {
+        if !self.labels.matches(seen.object) {
             return false;
         }
-        let Some(policy) = &self.policy else {
+        let Some((policy, guard)) = &self.policy else {
             return true;
         };
-        policy.test(object.object()).unwrap_or_else(|error| {
+        seen.test(policy, *guard).unwrap_or_else(|error| {
+            let failures = &mut *seen.failures;
             failures.count += 1;
             let position = self.position;
             failures.last =
@@ -325,8 +425,8 @@ impl Objects {
                     .iter()
                     .flat_map(|rule| rule.labels.keys())
                     .for_each(label);
-                for policy in rules.iter().filter_map(|rule| rule.policy.as_ref()) {
-                    reads.merge(policy.reads());
+                for (policy, guard) in rules.iter().filter_map(|rule| rule.policy.as_ref()) {
+                    guard.add_reads(policy.reads(), &mut reads);
                 }
             }
         }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kollect_api::{
-    GroupVersionKind, KollectProfile, KollectScope, condition::Reason, target::ResourceRule,
+    GroupVersionKind, KollectProfile, KollectScope, condition::Reason, meta, target::ResourceRule,
 };
 use kollect_watch::Resource;
 
@@ -31,7 +31,7 @@ use super::places::{Places, reach};
 use super::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
 use super::world::{ProfileFact, Readable, World};
 use crate::extract::Extractor;
-use crate::gates::{NamespaceGate, Selection, SelectionError};
+use crate::gates::{NamespaceGate, Selection, SelectionError, Sight};
 
 /// What all drafts of one plan share.
 pub(super) struct Drafting<'w> {
@@ -231,8 +231,13 @@ impl<'w> Drafting<'w> {
         if let Err(error) = intent {
             return hold(broken, error.to_string());
         }
+        let extraction = self.extraction(profile);
+        let sight = Sight {
+            secrets_permitted: profile.permits(meta::ALLOW_SECRET_EXTRACTION_ANNOTATION),
+            keys: Arc::clone(extraction.extractor.scrub_keys()),
+        };
         let selection =
-            selection(ask, gvk, previous).or_else(|error| hold(broken, error.to_string()))?;
+            selection(ask, gvk, sight, previous).or_else(|error| hold(broken, error.to_string()))?;
         let reach = if resource.namespaced {
             let governed = self.scopes.contains_key(ask.namespace);
             let places = &mut self.places;
@@ -241,7 +246,7 @@ impl<'w> Drafting<'w> {
             cluster_scoped()
         };
         let collection = Collection {
-            extraction: self.extraction(profile),
+            extraction,
             resource,
             selection,
             reach,
@@ -402,12 +407,13 @@ fn check_rules(ask: &Ask<'_>, gvk: &GroupVersionKind) -> Result<Option<Degradati
 fn selection(
     ask: &Ask<'_>,
     gvk: &GroupVersionKind,
+    sight: Sight,
     previous: Option<&TargetPlan>,
 ) -> Result<Arc<Selection>, SelectionError> {
     if let Some(known) = previous.and_then(TargetPlan::collection)
-        && known.selection.is_of(&ask.selection, gvk)
+        && known.selection.is_of(&ask.selection, gvk, &sight)
     {
         return Ok(Arc::clone(&known.selection));
     }
-    Selection::compile(ask.selection.clone(), gvk).map(Arc::new)
+    Selection::compile_with(ask.selection.clone(), gvk, sight).map(Arc::new)
 }

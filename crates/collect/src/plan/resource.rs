@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+use kollect_expr::Allowance;
 use kollect_watch::{Resource, WatchScope};
 
 use super::collection::{Collection, Reach};
@@ -51,6 +52,12 @@ impl Interest<'_> {
     /// Decides whether the target takes an object of the namespace.
     pub fn decide(&self, object: &ObjectView<'_>) -> Verdict {
         self.collection.selection.decide(self.gate, object)
+    }
+
+    /// The same within what is left of `allowance`.
+    pub fn decide_within(&self, object: &ObjectView<'_>, allowance: &mut Allowance) -> Verdict {
+        let selection = &self.collection.selection;
+        selection.decide_within(self.gate, object, allowance)
     }
 }
 

@@ -62,14 +62,14 @@ impl Feed {
             epoch: Epoch::default(),
             version,
         };
+        self.target
+            .note_policies(object, &PolicyFailures::default());
         self.write(stamp, object, None, Content::Deleted)
     }
 
-    /// Counts policies that could not be evaluated on an object.
-    pub fn note_policy_failures(&self, failures: &PolicyFailures) {
-        if failures.count > 0 {
-            self.target.note_policy_failures(failures);
-        }
+    /// Counts policies that could not be evaluated on an object, or notes that all could be.
+    pub fn note_policies(&self, object: ObjectIdentity<&str>, failures: &PolicyFailures) {
+        self.target.note_policies(object, failures);
     }
 
     /// A list of everything in `scope` begins: the first one of a watch, one after it was broken

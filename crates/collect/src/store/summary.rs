@@ -54,7 +54,7 @@ impl TargetRows {
             complete: self.is_complete(),
             rows: self.rows(),
             failing,
-            last_failure: failures.last().filter(|_| failing > 0).map(Into::into),
+            last_failure: failures.last().filter(|_| failing > 0),
             failures: failures.recent().filter(|_| failing > 0).cloned().collect(),
             policy_failures: policy.count,
             last_policy_failure: policy.last.clone(),

@@ -2,15 +2,15 @@
 
 use kollect_watch::{ObjectIdentity, WatchScope};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use hashbrown::DefaultHashBuilder;
+use hashbrown::{DefaultHashBuilder, HashSet};
 use kollect_api::GroupVersionKind;
 use kollect_inventory::{Attributes, Interner, OriginParts, Row};
 
 use super::entry::{Content, Outcome, Stamp};
-use super::failures::Failures;
+use super::failures::{Failures, named};
 use super::feed::Feed;
 use super::locks::{lock, read, write};
 use super::news::News;
@@ -54,6 +54,7 @@ pub(super) struct TargetRows {
     listings: AtomicU32,
     pub(super) failures: Mutex<Failures>,
     pub(super) policy_failures: Mutex<PolicyLog>,
+    policies_failing: AtomicUsize,
     rows: AtomicIsize,
     failing: AtomicIsize,
     row_bytes: AtomicIsize,
@@ -70,7 +71,11 @@ struct Interning {
 /// Policies that could not be evaluated.
 #[derive(Debug, Default)]
 pub(super) struct PolicyLog {
+    /// How often that happened.
     pub(super) count: u64,
+    /// The objects on which it happens at present, by their hash.
+    failing: HashSet<u64>,
+    /// The last one, with its object; nothing when none fails.
     pub(super) last: Option<Box<str>>,
 }
 
@@ -120,6 +125,7 @@ impl TargetRows {
             listings: AtomicU32::new(0),
             failures: Mutex::default(),
             policy_failures: Mutex::default(),
+            policies_failing: AtomicUsize::new(0),
             rows: AtomicIsize::new(0),
             failing: AtomicIsize::new(0),
             row_bytes: AtomicIsize::new(0),
@@ -328,10 +334,27 @@ impl TargetRows {
         self.each_stripe(Stripe::close)
     }
 
-    pub(super) fn note_policy_failures(&self, failures: &PolicyFailures) {
+    /// Policies could or could not be evaluated on an object.
+    pub(super) fn note_policies(&self, object: ObjectIdentity<&str>, failures: &PolicyFailures) {
+        if failures.count == 0 && self.policies_failing.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let hash = hash_of(&self.shared.hasher, object.namespace, object.name);
         let mut log = lock(&self.policy_failures);
+        let before = log.last.is_some();
         log.count += u64::from(failures.count);
-        log.last.clone_from(&failures.last);
+        if failures.count > 0 {
+            log.failing.insert(hash);
+            let last = failures.last.as_deref().unwrap_or_default();
+            log.last = Some(format!("{}: {last}", named(object)).into());
+        } else if log.failing.remove(&hash) && log.failing.is_empty() {
+            log.last = None;
+        }
+        self.policies_failing
+            .store(log.failing.len(), Ordering::Relaxed);
+        if before != log.last.is_some() {
+            self.shared.signals.raise(&self.key);
+        }
     }
 
     /// An object fails, and why. Says so in the status if that is news.

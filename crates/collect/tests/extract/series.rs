@@ -188,3 +188,34 @@ fn the_cap_keeps_the_first_two_hundred() {
     assert_eq!(capped.map(|sample| sample.value), Some(300.0));
     assert_eq!(samples(&series, &case.rows, 0, &deployment(), target), all);
 }
+
+/// A9: a row cannot make the page of metrics any length, nor move a terminal's cursor.
+#[test]
+fn a9_label_values_are_cut_and_printable() {
+    let case = Case {
+        id: "A9".to_owned(),
+        cap: None,
+        attributes: vec!["n".to_owned(), "zone".to_owned()],
+        metrics: Some(json!([{"name": "total", "path": "n", "labels": ["zone"]}])),
+        export: None,
+        rows: Vec::new(),
+        samples: Vec::new(),
+    };
+    let row = |zone: String| match json!({"n": 1, "zone": zone}) {
+        Value::Object(row) => row,
+        _ => unreachable!("a map"),
+    };
+    let rows = [
+        row("ä".repeat(100_000)),
+        row("ä".repeat(100_000) + "b"),
+        row("a\u{1b}[31m\nb".to_owned()),
+    ];
+    let found = samples(&case.series(), &rows, 0, &deployment(), ("n", "t"));
+    let zones: Vec<(&str, f64)> = found
+        .iter()
+        .filter(|sample| sample.family == Family::Labeled)
+        .map(|sample| (sample.labels[5].1.as_str(), sample.value))
+        .collect();
+    let long = "ä".repeat(64);
+    assert_eq!(zones, [("a\\u{1b}[31m\\nb", 1.0), (&*long, 2.0)]);
+}

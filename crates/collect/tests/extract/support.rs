@@ -32,8 +32,8 @@ pub(crate) struct Case {
     #[serde(default)]
     scrub_keys: Vec<String>,
     max_row_bytes: Option<usize>,
-    /// The expected attributes. The texts `R` and `D` stand for what replaces values under
-    /// sensitive keys and data of Secrets.
+    /// The expected attributes. The texts `R`, `V` and `D` stand for what replaces values under
+    /// sensitive keys, values that are secrets by their form, and data of Secrets.
     row: Option<Value>,
     /// The expected copy of the object, if that is all there is in the row.
     resource: Option<Value>,
@@ -203,6 +203,7 @@ impl Case {
 pub(crate) fn spelled_out(value: &Value) -> Value {
     match value {
         Value::String(text) if text == "R" => json!({"redacted": true, "reason": "sensitive-key"}),
+        Value::String(text) if text == "V" => json!({"redacted": true, "reason": "sensitive-value"}),
         Value::String(text) if text == "D" => json!({"redacted": true, "reason": "secret-data"}),
         Value::Array(items) => items.iter().map(spelled_out).collect(),
         Value::Object(members) => members

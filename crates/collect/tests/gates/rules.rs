@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kollect_api::KollectTargetSpec;
-use kollect_collect::gates::{Decision, ObjectView, Selection, SelectionSpec};
+use kollect_collect::gates::{Decision, NamespaceGate, ObjectView, Selection, SelectionSpec, Sight};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -88,4 +88,55 @@ fn vectors() {
         );
     }
     assert_eq!(numbers.len(), 15);
+}
+
+/// A2: a policy tells a bit about what it reads, so it may not read what attributes may not.
+#[test]
+fn a2_policies_see_what_a_secret_keeps_only_with_permission() {
+    let object = json!({
+        "metadata": {"name": "db", "namespace": "n", "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": "guess",
+        }},
+        "type": "Opaque",
+        "data": {"password": "guess"},
+        "spec": {"env": [{"name": "DB_PASSWORD", "value": "guess"}, {"name": "A", "value": "b"}]},
+    });
+    let takes = |kind: &str, policy: &str, secrets_permitted: bool| {
+        let spec = json!({"resourceRules": [{
+            "gvk": {"version": "v1", "kind": kind}, "matchPolicy": policy,
+        }]});
+        let kind = kollect_api::GroupVersionKind::new("", "v1", kind);
+        let sight = Sight {
+            secrets_permitted,
+            ..Sight::default()
+        };
+        let selection = Selection::compile_with(selection(&spec), &kind, sight).expect(policy);
+        let gate = NamespaceGate::CLUSTER_SCOPED;
+        let verdict = selection.decide(&gate, &ObjectView::new(&object));
+        let projected = selection.reads().project(&object);
+        assert_eq!(selection.decide(&gate, &ObjectView::new(&projected)), verdict);
+        verdict.collects()
+    };
+    for policy in [
+        "object.data.password == 'guess'",
+        "has(object.data)",
+        "object.exists(k, k == 'data')",
+        "object.map(k, object[k]).exists(v, type(v) == map && 'password' in v)",
+    ] {
+        assert!(!takes("Secret", policy, false), "{policy}");
+        assert!(takes("Secret", policy, true), "{policy}");
+        assert!(takes("Other", policy, false), "{policy}");
+    }
+    assert!(takes("Secret", "object.type == 'Opaque'", false));
+    // Permission or not: what was applied and what a name calls a secret is not to be tested.
+    for permitted in [false, true] {
+        for policy in [
+            "object.metadata.annotations.exists(k, object.metadata.annotations[k] == 'guess')",
+            "object.spec.env.exists(e, e.value == 'guess')",
+            "object.spec.env[0] == {'name': 'DB_PASSWORD', 'value': 'guess'}",
+        ] {
+            assert!(!takes("Other", policy, permitted), "{policy}");
+        }
+        assert!(takes("Other", "object.spec.env.exists(e, e.value == 'b')", permitted));
+    }
 }

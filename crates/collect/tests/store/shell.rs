@@ -438,7 +438,7 @@ fn decide(
                 continue;
             };
             let verdict = interest.decide(&view);
-            feed.note_policy_failures(&verdict.policy_failures);
+            feed.note_policies(view.identity(), &verdict.policy_failures);
             let decided = if deleted {
                 Decided::Delete
             } else if verdict.collects() {

@@ -385,7 +385,8 @@ fn en_07_en_08_failures_are_counted_until_they_are_over() {
         Outcome::Unchanged
     );
     assert_eq!(summary().failing, 2);
-    assert_eq!(summary().last_failure.as_deref(), Some("api is worse"));
+    let named = format!("{}/{}: api is worse", api.namespace, api.name);
+    assert_eq!(summary().last_failure.as_deref(), Some(&*named));
     let messages: Vec<_> = summary()
         .failures
         .iter()
@@ -395,7 +396,8 @@ fn en_07_en_08_failures_are_counted_until_they_are_over() {
 
     bench.feed.delete(Version::new(5), api);
     assert_eq!(summary().failing, 1);
-    assert_eq!(summary().last_failure.as_deref(), Some("api is worse"));
+    let last = summary().last_failure;
+    assert_eq!(last.as_deref(), Some("team-a/web: web is bad"));
     let names: Vec<_> = summary()
         .failures
         .iter()
@@ -430,10 +432,50 @@ fn c_20_policies_that_fail_are_counted() {
         count,
         last: Some(last.into()),
     };
-    bench.feed.note_policy_failures(&failures(2, "first"));
-    bench.feed.note_policy_failures(&PolicyFailures::default());
-    bench.feed.note_policy_failures(&failures(1, "second"));
+    let api = object("team-b", "api", "u2");
+    bench.feed.note_policies(WEB, &failures(2, "first"));
+    bench.feed.note_policies(api, &PolicyFailures::default());
+    bench.feed.note_policies(WEB, &failures(1, "second"));
     let summary = bench.store.summary(&key("home/t")).expect("it is there");
     assert_eq!(summary.policy_failures, 3);
-    assert_eq!(summary.last_policy_failure.as_deref(), Some("second"));
+    let last = summary.last_policy_failure;
+    assert_eq!(last.as_deref(), Some("team-a/web: second"));
+}
+
+#[test]
+fn c10_a_policy_that_works_again_is_not_reported_any_more() {
+    let bench = bench();
+    let summary = || bench.store.summary(&key("home/t")).expect("it is there");
+    let failures = PolicyFailures {
+        count: 1,
+        last: Some("no such key".into()),
+    };
+    let api = object("team-b", "api", "u2");
+    bench.feed.note_policies(WEB, &failures);
+    bench.feed.note_policies(api, &failures);
+    bench.feed.note_policies(WEB, &PolicyFailures::default());
+    assert!(summary().last_policy_failure.is_some());
+    // An object that is gone fails no more either.
+    bench.feed.delete(Version::new(5), api);
+    assert_eq!(summary().last_policy_failure, None);
+    assert_eq!(summary().policy_failures, 2);
+}
+
+#[test]
+fn c10_the_last_failure_names_its_object() {
+    let bench = bench();
+    let last = || {
+        let summary = bench.store.summary(&key("home/t")).expect("it is there");
+        summary.last_failure.map(String::from)
+    };
+    bench.feed.fail(bench.stamp(1), WEB, "attribute \"a\": bad");
+    assert_eq!(last().as_deref(), Some("team-a/web: attribute \"a\": bad"));
+    // The same problem elsewhere does not make another message.
+    let api = object("team-b", "api", "u2");
+    bench.feed.fail(bench.stamp(2), api, "attribute \"a\": bad");
+    assert_eq!(last().as_deref(), Some("team-a/web: attribute \"a\": bad"));
+    bench.put(WEB, 3, 1);
+    assert_eq!(last().as_deref(), Some("team-b/api: attribute \"a\": bad"));
+    bench.put(api, 4, 1);
+    assert_eq!(last(), None);
 }

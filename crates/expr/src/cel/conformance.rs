@@ -153,7 +153,11 @@ fn run(case: &Case) -> Result<(), String> {
         variables: &variables,
         check: !case.unchecked,
     };
-    let program = match Program::compile_in(&case.expr, &environment) {
+    let program = match Program::compile_in(
+        &case.expr,
+        &environment,
+        &mut crate::CompileBudget::new(),
+    ) {
         Ok(program) => program,
         Err(_) if case.error => return Ok(()),
         Err(error) => return Err(format!("compile: {error}")),

@@ -85,6 +85,11 @@ pub enum CompileError {
         /// What is wrong with it.
         problem: Box<str>,
     },
+    /// What belongs together costs too much to compile.
+    #[error(
+        "compiling this and what stands before it takes too long; write fewer or simpler regular expressions, or shorter texts"
+    )]
+    TooExpensive,
     /// Something the language has but this environment does not.
     #[error("{what} is not supported")]
     Unsupported {
@@ -143,6 +148,18 @@ pub enum EvalError {
         /// The limit.
         limit: usize,
     },
+    /// All expressions on one object together take more steps than allowed.
+    #[error("all expressions together are too expensive: more than {limit} steps on one object")]
+    SharedStepLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// All expressions on one object together build more data than allowed.
+    #[error("all expressions together build too much data: more than {limit} bytes on one object")]
+    SharedSizeLimit {
+        /// The limit.
+        limit: usize,
+    },
     /// The result has no form in JSON.
     #[error("the result cannot be written as JSON: {problem}")]
     NotJson {
@@ -158,6 +175,15 @@ impl EvalError {
         matches!(
             self,
             EvalError::StepLimit { .. } | EvalError::SizeLimit { .. }
+        ) || self.is_shared_limit()
+    }
+
+    /// Whether it was the limit of all expressions together. This says nothing about the
+    /// expression, which only came last.
+    pub fn is_shared_limit(&self) -> bool {
+        matches!(
+            self,
+            EvalError::SharedStepLimit { .. } | EvalError::SharedSizeLimit { .. }
         )
     }
 

@@ -40,6 +40,12 @@ impl Budget {
         }
     }
 
+    /// The steps and bytes that were taken off so far.
+    pub(super) fn spent(&self) -> (u64, usize) {
+        let Limits { steps, built_bytes } = self.limits;
+        (steps - self.steps, built_bytes - self.bytes)
+    }
+
     /// Takes `steps` off the budget.
     #[inline]
     pub(super) fn charge(&mut self, steps: u64) -> Result<(), EvalError> {
@@ -73,9 +79,12 @@ impl Budget {
                 self.bytes = rest;
                 Ok(())
             }
-            None => Err(EvalError::SizeLimit {
-                limit: self.limits.built_bytes,
-            }),
+            None => {
+                self.bytes = 0;
+                Err(EvalError::SizeLimit {
+                    limit: self.limits.built_bytes,
+                })
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use super::node::{Call, Entry, Item, Node, Path, Root, Select, To};
 use super::ops::Op;
 use super::scan::MAX_DEPTH;
 use super::value::Val;
+use crate::budget::CompileBudget;
 use fold::{compile_patterns, constant, fold};
 
 mod fold;
@@ -38,9 +39,11 @@ pub(super) struct Lowered {
 pub(super) fn lower(
     expr: &IdedExpr,
     environment: &Environment<'_>,
+    budget: &mut CompileBudget,
 ) -> Result<Lowered, CompileError> {
     let mut lowering = Lowering {
         environment,
+        budget,
         scope: Vec::new(),
         first_slot: environment
             .variables
@@ -65,8 +68,9 @@ pub(super) fn lower(
 
 type Typed = (Node, Type);
 
-struct Lowering<'e> {
+struct Lowering<'e, 'b> {
     environment: &'e Environment<'e>,
+    budget: &'b mut CompileBudget,
     /// The variables of the macros around the current place, innermost last.
     scope: Vec<(&'e str, usize, Type)>,
     first_slot: usize,
@@ -74,7 +78,7 @@ struct Lowering<'e> {
     depth: usize,
 }
 
-impl<'e> Lowering<'e> {
+impl<'e> Lowering<'e, '_> {
     fn lower(&mut self, expr: &'e IdedExpr) -> Result<Typed, CompileError> {
         self.depth += 1;
         // Macros expand to a few levels more than the scan of the text can see.
@@ -88,7 +92,7 @@ impl<'e> Lowering<'e> {
         } else {
             Type::Dyn
         };
-        Ok((fold(node), known))
+        Ok((fold(node, self.budget)?, known))
     }
 
     /// Does nothing but branch: what recursion goes through keeps no values of its own, so that
@@ -335,7 +339,7 @@ impl<'e> Lowering<'e> {
         let Some(result) = result else {
             return Err(no_overload(name, &types));
         };
-        compile_patterns(&overloads, &mut nodes)?;
+        compile_patterns(&overloads, &mut nodes, self.budget)?;
         let node = Node::Call(Box::new(Call {
             overloads: overloads.into(),
             args: nodes.into(),

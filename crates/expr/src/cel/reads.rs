@@ -13,6 +13,7 @@ use super::library::Looks;
 use super::node::{Loop, Node, Path, Root, To, Vars, Yield};
 use super::ops::Op;
 use super::value::Val;
+use crate::budget::{CompileBudget, Exhausted};
 use crate::reads::{Extent, ReadSet, Step};
 
 /// Where a value may come from this many places, the answer is "everything": alternatives of
@@ -20,22 +21,39 @@ use crate::reads::{Extent, ReadSet, Step};
 const MOST_PLACES: usize = 64;
 /// How many steps of paths are handled in all before the answer is "everything" likewise.
 const MOST_WORK: usize = 100_000;
+/// What one of these steps costs of the budget for compiling.
+const STEPS_PER_WORK: u64 = 10;
+
+/// What is known about the reads of a program.
+pub(super) struct Reads {
+    pub(super) set: ReadSet,
+    /// The program looks inside of values whose members it does not name: it compares them, hands
+    /// them to functions or picks members by computed keys.
+    pub(super) looks_inside: bool,
+}
 
 /// The reads of a program.
-pub(super) fn reads(node: &Node, slots: usize) -> ReadSet {
+pub(super) fn reads(
+    node: &Node,
+    slots: usize,
+    budget: &mut CompileBudget,
+) -> Result<Reads, Exhausted> {
     let mut analysis = Analysis {
         set: ReadSet::nothing(),
         slots: vec![Origin::default(); slots],
         work: 0,
         gave_up: false,
+        looks_inside: false,
     };
     let result = analysis.visit(node);
+    let looks_inside = analysis.looks_inside;
     analysis.mark(&result, Extent::Whole);
-    if analysis.gave_up {
-        ReadSet::everything()
-    } else {
-        analysis.set
-    }
+    budget.charge(analysis.work as u64 * STEPS_PER_WORK)?;
+    let Analysis { set, gave_up, .. } = analysis;
+    Ok(Reads {
+        set: if gave_up { ReadSet::everything() } else { set },
+        looks_inside: looks_inside || gave_up,
+    })
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -79,6 +97,7 @@ struct Analysis {
     slots: Vec<Origin>,
     work: usize,
     gave_up: bool,
+    looks_inside: bool,
 }
 
 impl Analysis {
@@ -107,7 +126,11 @@ impl Analysis {
                 self.visit(&index.key);
                 let hop = match &index.key {
                     Node::Const(Val::Text(key)) => Hop::Member(key.as_str().into()),
-                    _ => Hop::Any,
+                    Node::Const(_) => Hop::Any,
+                    _ => {
+                        self.looks_inside = true;
+                        Hop::Any
+                    }
                 };
                 self.step(&operand, &hop)
             }
@@ -221,6 +244,8 @@ impl Analysis {
         match looped.vars {
             Vars::One(slot) => self.slots[slot] = element.clone(),
             Vars::Two(first, second) => {
+                // The second variable is the member of a map, whatever its key.
+                self.looks_inside = true;
                 self.slots[first] = Origin::default();
                 self.slots[second] = element.clone();
             }
@@ -277,6 +302,7 @@ impl Analysis {
     }
 
     fn mark(&mut self, origin: &Origin, extent: Extent) {
+        self.looks_inside |= extent == Extent::Whole && !origin.places.is_empty();
         for place in &origin.places {
             self.insert(place, extent);
         }

@@ -143,6 +143,29 @@ pub enum EvalError {
     /// Nested descents or unions over a large object.
     #[error("the path takes more than {MAX_WORK} steps on this object; select less")]
     TooMuchWork,
+    /// All expressions on one object together do more work than allowed.
+    #[error("all expressions together are too expensive: more than {limit} steps on one object")]
+    SharedStepLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// All expressions on one object together build more data than allowed.
+    #[error("all expressions together build too much data: more than {limit} bytes on one object")]
+    SharedSizeLimit {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl EvalError {
+    /// Whether it was the limit of all expressions together. This says nothing about the path,
+    /// which only came last.
+    pub fn is_shared_limit(&self) -> bool {
+        matches!(
+            self,
+            EvalError::SharedStepLimit { .. } | EvalError::SharedSizeLimit { .. }
+        )
+    }
 }
 
 /// Renders `at character n` when there is a position.

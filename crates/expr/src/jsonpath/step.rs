@@ -25,6 +25,26 @@ impl Step {
         }
     }
 
+    /// Whether the step may select, or look at, a member of one of these names.
+    pub(super) fn takes_out(&self, members: &[&str]) -> bool {
+        let within = |steps: &[Step]| steps.iter().any(|step| step.takes_out(members));
+        self.deep
+            || self.selectors.iter().any(|selector| match selector {
+                Selector::Children => true,
+                Selector::Member(name) => members.contains(&&**name),
+                Selector::Filter(filter) => match &**filter {
+                    Filter::Exists(path) => within(path),
+                    Filter::Compare { left, right, .. } => [left, right]
+                        .into_iter()
+                        .any(|side| matches!(side, Operand::Path(path) if within(path))),
+                },
+                Selector::Itself
+                | Selector::Index(_)
+                | Selector::Slice(_)
+                | Selector::Elements => false,
+            })
+    }
+
     /// Whether one value may be selected more than once, or together with something inside it.
     pub(super) fn may_overlap(&self) -> bool {
         self.deep || self.selectors.len() > 1

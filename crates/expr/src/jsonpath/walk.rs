@@ -82,8 +82,15 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub(super) fn new() -> Self {
-        Self { left: MAX_WORK }
+    /// A walk that may do as much as one path may, or as much as is left if that is less.
+    pub(super) fn new(left: u64) -> Self {
+        let left = usize::try_from(left).unwrap_or(MAX_WORK).min(MAX_WORK);
+        Self { left }
+    }
+
+    /// The work that may still be done.
+    pub(super) fn left(&self) -> usize {
+        self.left
     }
 
     /// Follows the steps at the beginning that lead to one value each. Returns where they lead and
@@ -281,8 +288,9 @@ impl Walk {
 
     /// Counts `work` against the limit.
     pub(super) fn charge(&mut self, work: usize) -> Result<(), Stop> {
-        self.left = self.left.checked_sub(work).ok_or(Stop::TooMuchWork)?;
-        Ok(())
+        let rest = self.left.checked_sub(work);
+        self.left = rest.unwrap_or(0);
+        rest.map(|_| ()).ok_or(Stop::TooMuchWork)
     }
 
     /// Counts what writing `value` would cost: one per value and one per 16 bytes of text.

@@ -1,5 +1,6 @@
 //! The choice of the language, the Secret guard and the fields of Helm releases.
 
+mod budgets;
 #[path = "../jsonpath/table.rs"]
 mod table;
 
@@ -73,10 +74,9 @@ fn helm_fields_are_found_in_the_release() {
 #[test]
 fn x16_the_parent_of_denied_members_comes_without_them() {
     let chart = helm::Field::parse("chart").expect("a field");
-    let denied: Vec<_> = chart.denied_members_below().collect();
-    assert_eq!(denied, ["templates", "files", "values", "raw"]);
-
-    let document = json!({"chart": {"z": 1, "values": {}, "a": 2}});
+    let document = json!({"chart": {
+        "z": 1, "values": {}, "a": 2, "templates": 1, "files": 1, "raw": 1,
+    }});
     let Ok(Some(Output::Map(members))) = chart.get(&document) else {
         panic!("a map without the denied member")
     };
@@ -99,6 +99,28 @@ fn x16_the_parent_of_denied_members_comes_without_them() {
             "{field} {document}"
         );
     }
+}
+
+#[test]
+fn a15_notes_need_the_permission() {
+    for (field, needed) in [
+        ("config", true),
+        ("config.db", true),
+        ("info.notes", true),
+        ("info.notes.x", true),
+        ("info", false),
+        ("info.status", false),
+        ("notes", false),
+    ] {
+        let path = AttributePath::parse(&format!("helm:release.{field}")).expect(field);
+        assert_eq!(path.reads_secret_data(), needed, "{field}");
+    }
+    let info = helm::Field::parse("info").expect("a field");
+    let document = json!({"info": {"notes": "first password: x", "status": "deployed"}});
+    let without = info.get(&document).expect("fits").expect("there");
+    assert_eq!(without.to_value(), json!({"status": "deployed"}));
+    let with = info.get_permitted(&document).expect("fits").expect("there");
+    assert_eq!(with.to_value(), document["info"]);
 }
 
 #[test]

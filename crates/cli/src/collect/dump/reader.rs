@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
+use super::duplicates;
 use crate::manifest::{Text, is_nothing};
 
 /// One object, or a list without objects.
@@ -24,6 +25,8 @@ pub(super) struct Entry<'a> {
     pub(super) annotations: BTreeMap<String, String>,
     /// The object; nothing for an empty list, which only says that the kind was looked at.
     pub(super) json: Option<&'a [u8]>,
+    /// A key that some map of the object has twice; the last one counts.
+    pub(super) twice: Option<String>,
 }
 
 /// What identifies an object.
@@ -151,6 +154,7 @@ fn open(
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),
                 json: None,
+                twice: None,
             });
         }
         return open_items(file, items, item_type, take);
@@ -177,6 +181,7 @@ fn open(
         labels: labels.clone().unwrap_or_default(),
         annotations: annotations.clone().unwrap_or_default(),
         json: Some(json.as_bytes()),
+        twice: duplicates::first(json),
     });
     Ok(())
 }

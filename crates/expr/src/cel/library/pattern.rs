@@ -14,6 +14,7 @@ use super::super::limits::Budget;
 use super::super::value::Val;
 use super::opaque::Opaque;
 use super::text;
+use crate::budget::{CompileBudget, Exhausted};
 
 /// A regular expression with the price of using it.
 ///
@@ -34,12 +35,21 @@ const TIERS: [(usize, u64); 4] = [
 ];
 /// How many of the tiers a pattern may use that is compiled during the evaluation.
 const COMPUTED_TIERS: usize = 3;
+/// What a byte of a compiled pattern costs of the budget for compiling.
+const COMPILE_STEPS_PER_BYTE: u64 = 10;
 
 impl Pattern {
-    fn compile(pattern: &str, tiers: usize) -> Result<Pattern, regex::Error> {
+    /// Compiles a pattern; `pay` is asked before each attempt whether one of that many bytes is
+    /// still possible.
+    fn compile<E>(
+        pattern: &str,
+        tiers: usize,
+        mut pay: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Result<Pattern, regex::Error>, E> {
         let translated = translate(pattern);
         let mut result = Err(regex::Error::CompiledTooBig(0));
         for (size, steps_per_byte) in &TIERS[..tiers] {
+            pay(*size)?;
             result = RegexBuilder::new(&translated)
                 .size_limit(*size)
                 .dfa_size_limit(1 << 20)
@@ -53,7 +63,7 @@ impl Pattern {
                 break;
             }
         }
-        result
+        Ok(result)
     }
 
     /// Pays for one search through `length` bytes.
@@ -63,9 +73,14 @@ impl Pattern {
 }
 
 /// A literal pattern, ready to be a constant of a program.
-pub(in super::super) fn literal(pattern: &str) -> Result<Val<'static>, regex::Error> {
-    let pattern = Pattern::compile(pattern, TIERS.len())?;
-    Ok(Val::Opaque(Arc::new(Opaque::Pattern(pattern))))
+pub(in super::super) fn literal(
+    pattern: &str,
+    budget: &mut CompileBudget,
+) -> Result<Result<Val<'static>, regex::Error>, Exhausted> {
+    let pattern = Pattern::compile(pattern, TIERS.len(), |bytes| {
+        budget.charge(bytes as u64 * COMPILE_STEPS_PER_BYTE)
+    })?;
+    Ok(pattern.map(|pattern| Val::Opaque(Arc::new(Opaque::Pattern(pattern)))))
 }
 
 /// The regular expression in an argument: compiled with the program if it is a literal, now if it
@@ -83,8 +98,11 @@ pub(super) fn argument<'v>(
     }
     let pattern = text(args, at);
     // Compiling takes as long as thousands of steps.
-    budget.charge(2000 + 20 * pattern.len() as u64)?;
-    match Pattern::compile(pattern, COMPUTED_TIERS) {
+    budget.charge(20 * pattern.len() as u64)?;
+    let compiled = Pattern::compile(pattern, COMPUTED_TIERS, |bytes| {
+        budget.charge(bytes as u64 / 2)
+    })?;
+    match compiled {
         Ok(pattern) => Ok(Cow::Owned(pattern)),
         Err(_) => Err(EvalError::argument(
             function,
@@ -241,7 +259,14 @@ fn is_count(after: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
+
+    fn compiled(pattern: &str) -> Result<Pattern, regex::Error> {
+        let Ok(result) = Pattern::compile(pattern, TIERS.len(), |_| Ok::<_, Infallible>(()));
+        result
+    }
 
     #[test]
     fn patterns_mean_what_they_mean_in_re2() {
@@ -278,8 +303,8 @@ mod tests {
             (r"^(?P<name>a)$", "a", true),
         ];
         for (pattern, subject, expected) in table {
-            let regex = Pattern::compile(pattern, TIERS.len()).map(|pattern| pattern.regex);
-            let found = regex
+            let found = compiled(pattern)
+                .map(|pattern| pattern.regex)
                 .unwrap_or_else(|error| panic!("{pattern}: {error}"))
                 .is_match(subject);
             assert_eq!(found, expected, "{pattern} on {subject}");
@@ -289,7 +314,7 @@ mod tests {
     #[test]
     fn broken_and_huge_patterns_are_refused() {
         for pattern in ["(", "[", "*", "(?<", "\\", "(a{1000}){1000}", r"\pQ"] {
-            assert!(Pattern::compile(pattern, TIERS.len()).is_err(), "{pattern}");
+            assert!(compiled(pattern).is_err(), "{pattern}");
         }
     }
 }

@@ -11,6 +11,7 @@ use super::super::limits::Limits;
 use super::super::node::Node;
 use super::super::value::Val;
 use super::Typed;
+use crate::budget::CompileBudget;
 
 /// What folding one operation may cost; what costs more is left to the evaluation.
 const FOLDING: Limits = Limits {
@@ -20,7 +21,7 @@ const FOLDING: Limits = Limits {
 
 /// Evaluates an operation on constants once and for all. One that fails, or that yields something
 /// large, stays as it is.
-pub(super) fn fold(node: Node) -> Node {
+pub(super) fn fold(node: Node, budget: &mut CompileBudget) -> Result<Node, CompileError> {
     let is_const = |node: &Node| matches!(node, Node::Const(_));
     let foldable = match &node {
         Node::Not(operand) | Node::Negate(operand) => is_const(operand),
@@ -35,19 +36,22 @@ pub(super) fn fold(node: Node) -> Node {
         _ => false,
     };
     if !foldable {
-        return node;
+        return Ok(node);
     }
-    let value = Machine::new(&Json::Null, 0, &FOLDING)
-        .eval(&node)
-        .ok()
-        .and_then(Val::into_static);
-    value.map_or(node, Node::Const)
+    let (value, steps) = {
+        let mut machine = Machine::new(&Json::Null, 0, &FOLDING);
+        let value = machine.eval(&node).ok().and_then(Val::into_static);
+        (value, machine.budget.spent().0)
+    };
+    budget.charge(steps)?;
+    Ok(value.map_or(node, Node::Const))
 }
 
 /// Compiles literal regular expressions once.
 pub(super) fn compile_patterns(
     overloads: &[&Function],
     args: &mut [Node],
+    budget: &mut CompileBudget,
 ) -> Result<(), CompileError> {
     for (at, arg) in args.iter_mut().enumerate() {
         let wanted = overloads
@@ -56,11 +60,10 @@ pub(super) fn compile_patterns(
         if let Node::Const(Val::Text(pattern)) = arg
             && wanted
         {
-            *arg = Node::Const(
-                pattern::literal(pattern).map_err(|_| CompileError::Pattern {
-                    problem: printable(pattern, 160).into(),
-                })?,
-            );
+            let compiled = pattern::literal(pattern, budget)?;
+            *arg = Node::Const(compiled.map_err(|_| CompileError::Pattern {
+                problem: printable(pattern, 160).into(),
+            })?);
         }
     }
     Ok(())

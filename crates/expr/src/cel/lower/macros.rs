@@ -8,7 +8,7 @@ use super::super::library::params;
 use super::super::node::{Bind, Loop, Node, OptMap, Vars, Yield};
 use super::{Lowering, Typed, no_overload, unsupported};
 
-impl<'e> Lowering<'e> {
+impl<'e> Lowering<'e, '_> {
     /// The macros of the language arrive expanded to a fold over an accumulator. Its first value
     /// and its step tell which macro it was.
     pub(super) fn comprehension(
@@ -310,6 +310,6 @@ fn variable_name<'e>(
     }
 }
 
-fn is_namespace(lowering: &Lowering<'_>, target: &IdedExpr, name: &str) -> bool {
+fn is_namespace(lowering: &Lowering<'_, '_>, target: &IdedExpr, name: &str) -> bool {
     matches!(&target.expr, Expr::Ident(found) if found == name) && lowering.variable(name).is_none()
 }

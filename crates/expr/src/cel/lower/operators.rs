@@ -10,7 +10,7 @@ use super::super::ops::Op;
 use super::super::value::Val;
 use super::{Lowering, Typed, no_overload};
 
-impl<'e> Lowering<'e> {
+impl<'e> Lowering<'e, '_> {
     pub(super) fn not(&mut self, operand: &'e IdedExpr) -> Result<Typed, CompileError> {
         let (node, known) = self.lower(operand)?;
         if !known.may_be(params::BOOL) {
