@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::names::{FALSE_FRIENDS, LAST_WORDS, QUALIFIERS, SUFFIXES, TEXT_SUFFIXES};
+use super::names::{
+    FALSE_FRIENDS, LAST_WORDS, PLAIN_KEYS, QUALIFIERS, SUFFIXES, TEXT_SUFFIXES,
+};
 
 /// From this length on a scrub key also matches as the end of a longer key.
 const SUFFIX_LENGTH: usize = 3;
@@ -109,6 +111,9 @@ impl ScrubKeys {
             if contains(LAST_WORDS, word) {
                 return Some(Sensitivity::Any).filter(|_| !is_false_friend(left));
             }
+            if word == b"KEY" && is_variable(key) && names_a_key(before) {
+                return Some(Sensitivity::Text);
+            }
             let last_letter = word.iter().rposition(|byte| !byte.is_ascii_digit());
             let letters = last_letter.map_or(0, |last| last + 1);
             left = if contains(QUALIFIERS, word) {
@@ -204,6 +209,16 @@ fn word(key: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&key[start..end], &key[..start]))
 }
 
+/// Whether this is the name of a variable, in capitals.
+fn is_variable(key: &[u8]) -> bool {
+    !key.iter().any(u8::is_ascii_lowercase)
+}
+
+/// Whether what is before the word `KEY` tells that it opens something.
+fn names_a_key(before: &[u8]) -> bool {
+    word(before).is_some_and(|(word, _)| !contains(PLAIN_KEYS, word))
+}
+
 fn contains(words: &[&str], word: &[u8]) -> bool {
     word.len() <= LONGEST_WORD
         && words
@@ -241,7 +256,7 @@ mod tests {
         for key in SUFFIXES.iter().chain(TEXT_SUFFIXES).chain(FALSE_FRIENDS) {
             assert_eq!(fold(key), *key);
         }
-        for word in LAST_WORDS.iter().chain(QUALIFIERS) {
+        for word in LAST_WORDS.iter().chain(QUALIFIERS).chain(PLAIN_KEYS) {
             assert!(word.len() <= LONGEST_WORD && fold(word) == *word, "{word}");
         }
     }

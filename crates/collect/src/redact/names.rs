@@ -114,9 +114,47 @@ pub(super) const QUALIFIERS: &[&str] = &[
     "secondary", "default",
 ];
 
+/// A variable in capitals whose last word is `KEY` names a secret (`FERNET_KEY`), unless the word
+/// before it is one of these. Keys in other spellings are mostly keys of maps and tables.
+pub(super) const PLAIN_KEYS: &[&str] = &[
+    "public",
+    "publishable",
+    "partition",
+    "sort",
+    "range",
+    "primary",
+    "foreign",
+    "routing",
+    "cache",
+    "index",
+    "shard",
+    "sharding",
+    "group",
+    "grouping",
+    "order",
+    "lookup",
+    "dedup",
+    "dedupe",
+    "idempotency",
+    "message",
+    "record",
+    "row",
+    "object",
+    "label",
+    "annotation",
+    "topology",
+    "config",
+    "map",
+    "metric",
+    "name",
+    "translation",
+];
+
 /// Keys that end like secrets and are none.
 pub(super) const FALSE_FRIENDS: &[&str] = &[
     "pass",
+    "pwd",
+    "oldpwd",
     "pagetoken",
     "nextpagetoken",
     "nexttoken",
