@@ -98,10 +98,7 @@ impl Extractor {
         let extractor = Self::compile(profile, settings, &mut budget);
         let attributes = &extractor.attributes;
         if budget.is_exhausted() || attributes.iter().any(Attribute::is_too_expensive) {
-            return Self::refusing(
-                ExtractError::Profile(ProfileError::TooExpensive),
-                settings,
-            );
+            return Self::refusing(ExtractError::Profile(ProfileError::TooExpensive), settings);
         }
         extractor
     }
@@ -120,11 +117,7 @@ impl Extractor {
         }
     }
 
-    fn compile(
-        profile: &KollectProfile,
-        settings: &Settings,
-        budget: &mut CompileBudget,
-    ) -> Self {
+    fn compile(profile: &KollectProfile, settings: &Settings, budget: &mut CompileBudget) -> Self {
         let spec = &profile.spec;
         let permits = |annotation: &str| profile.permits(annotation);
         let export = spec.export.as_ref();
@@ -250,7 +243,10 @@ impl Extractor {
 /// The list of a profile that is longer than admission lets it be.
 fn oversized(profile: &KollectProfile) -> Option<ProfileError> {
     let spec = &profile.spec;
-    let prune = spec.export.as_ref().and_then(|export| export.prune.as_ref());
+    let prune = spec
+        .export
+        .as_ref()
+        .and_then(|export| export.prune.as_ref());
     let of_prune = prune.into_iter().flat_map(|prune| {
         [
             ("spec.export.prune.jsonPointers", prune.json_pointers.len()),

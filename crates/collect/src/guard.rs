@@ -183,9 +183,7 @@ fn hide(value: &mut Value, keys: &ScrubKeys, stand_in: StandIn) {
                 .values_mut()
                 .for_each(|value| hide(value, keys, stand_in));
         }
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| hide(item, keys, stand_in)),
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, keys, stand_in)),
         _ => {}
     }
 }

@@ -99,7 +99,8 @@ impl AttributePath {
             if expression.is_empty() {
                 return Err(PathError::CelEmpty);
             }
-            let program = cel::Program::compile_within(expression, budget).map_err(PathError::Cel)?;
+            let program =
+                cel::Program::compile_within(expression, budget).map_err(PathError::Cel)?;
             return Ok(AttributePath::Cel(program));
         }
         if text == "object" || text.starts_with("object.") || text.starts_with("object[") {

@@ -73,10 +73,7 @@ impl Program {
     }
 
     /// Compiles an expression like [`Program::compile`], on a budget that others share.
-    pub fn compile_within(
-        text: &str,
-        budget: &mut CompileBudget,
-    ) -> Result<Program, CompileError> {
+    pub fn compile_within(text: &str, budget: &mut CompileBudget) -> Result<Program, CompileError> {
         let environment = Environment {
             variables: &[("object", Root::Object, Type::Dyn)],
             check: true,

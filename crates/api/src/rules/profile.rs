@@ -63,7 +63,10 @@ pub(super) fn check(profile: &KollectProfile) -> Findings {
         profile.permits(meta::ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION),
         &mut findings,
     );
-    let prune = spec.export.as_ref().and_then(|export| export.prune.as_ref());
+    let prune = spec
+        .export
+        .as_ref()
+        .and_then(|export| export.prune.as_ref());
     if let Some(prune) = prune {
         let hides_secrets = spec.target_gvk.is_core_secret() && !secrets_allowed;
         let path = Path::spec().field("export").field("prune");

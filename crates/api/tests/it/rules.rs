@@ -243,12 +243,18 @@ fn a2_policies_and_rules_that_remove_need_the_permission_too() {
         "cel": ["object.data.k == 'x' ? ['/metadata/labels'] : []"],
     }}});
     let none = Surroundings::default();
-    let refused = denial(&object("KollectProfile", &json!({whole: "true"}), &pruning), &none);
+    let refused = denial(
+        &object("KollectProfile", &json!({whole: "true"}), &pruning),
+        &none,
+    );
     let refused = refused.expect("refused");
     assert!(refused.contains("spec.export.prune.cel[0]"), "{refused}");
     assert!(refused.contains(extraction), "{refused}");
     let permitted = json!({whole: "true", extraction: "true"});
-    assert_eq!(denial(&object("KollectProfile", &permitted, &pruning), &none), None);
+    assert_eq!(
+        denial(&object("KollectProfile", &permitted, &pruning), &none),
+        None
+    );
 
     let target = object(
         "KollectTarget",
@@ -269,9 +275,15 @@ fn a2_policies_and_rules_that_remove_need_the_permission_too() {
         }
     };
     let refused = denial(&target, &with_profile(json!({}))).expect("refused");
-    assert!(refused.contains("spec.resourceRules[1].matchPolicy"), "{refused}");
+    assert!(
+        refused.contains("spec.resourceRules[1].matchPolicy"),
+        "{refused}"
+    );
     assert!(!refused.contains("resourceRules[0]"), "{refused}");
-    assert_eq!(denial(&target, &with_profile(json!({extraction: "true"}))), None);
+    assert_eq!(
+        denial(&target, &with_profile(json!({extraction: "true"}))),
+        None
+    );
 }
 
 /// A3: what a profile holds is bounded as a whole.
@@ -282,19 +294,33 @@ fn a3_profiles_and_targets_are_bounded() {
         let attribute = |at| json!({"name": format!("a{at}"), "path": path(at)});
         let attributes: Vec<_> = (0..count).map(attribute).collect();
         let spec = json!({"targetGVK": kind, "attributes": attributes});
-        denial(&object("KollectProfile", &json!({}), &spec), &Surroundings::default())
+        denial(
+            &object("KollectProfile", &json!({}), &spec),
+            &Surroundings::default(),
+        )
     };
     let plain = |at: usize| format!("$.data.k{at}");
-    let pattern = |at: usize| format!("cel:object.metadata.name.matches('^(a{{{}}}|b)*$')", 500 + at);
+    let pattern = |at: usize| {
+        format!(
+            "cel:object.metadata.name.matches('^(a{{{}}}|b)*$')",
+            500 + at
+        )
+    };
     assert_eq!(profile(256, plain), None);
     let refused = profile(257, plain).expect("refused");
-    assert!(refused.contains("spec.attributes") && refused.contains("256"), "{refused}");
+    assert!(
+        refused.contains("spec.attributes") && refused.contains("256"),
+        "{refused}"
+    );
     let refused = profile(256, pattern).expect("refused");
     assert!(refused.contains("simpler regular expressions"), "{refused}");
     assert!(refused.len() < 2000, "one finding is enough: {refused}");
 
     let rule = json!({"gvk": kind});
     let spec = json!({"profileRef": "p", "resourceRules": vec![rule; 257]});
-    let refused = denial(&object("KollectTarget", &json!({}), &spec), &Surroundings::default());
+    let refused = denial(
+        &object("KollectTarget", &json!({}), &spec),
+        &Surroundings::default(),
+    );
     assert!(refused.expect("refused").contains("spec.resourceRules"));
 }

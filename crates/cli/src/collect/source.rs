@@ -69,8 +69,7 @@ async fn look_at_dump(dump: &Dump, mut world: World, keys: &[TargetKey], report:
             ("objects", count.into()),
             ("examples", named.join(", ").into()),
         ];
-        let message =
-            "some objects of the dump have a key twice in one map; the last one counts";
+        let message = "some objects of the dump have a key twice in one map; the last one counts";
         report.event(Level::Warn, message, &fields);
     }
     world.namespaces = dump.namespaces();

@@ -228,8 +228,7 @@ impl Dispatcher {
         let mut allowance = purse.open();
         // The buffer is taken out for the time of the write, which borrows the dispatcher.
         let mut buffer = std::mem::take(&mut self.buffer);
-        let (contribution, failures) =
-            contribution(&interest, view, &mut allowance, &mut buffer);
+        let (contribution, failures) = contribution(&interest, view, &mut allowance, &mut buffer);
         purse.close(&allowance);
         self.busy += STEPS_PER_LOOK + allowance.steps_taken();
         match contribution {
@@ -293,9 +292,7 @@ impl Dispatcher {
                 continue;
             };
             match self.listings.get(interest.key) {
-                Some(listing) => {
-                    Way::Listing(listing).fail(stamp, identity.borrowed(), &message)
-                }
+                Some(listing) => Way::Listing(listing).fail(stamp, identity.borrowed(), &message),
                 None => Way::Feed(&feed).fail(stamp, identity.borrowed(), &message),
             };
         }

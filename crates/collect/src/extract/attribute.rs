@@ -75,9 +75,9 @@ impl Attribute {
                 Some("list") => Shape::List,
                 _ => Shape::Plain,
             },
-            guard: path.as_ref().map_or(Guard::NONE, |path| {
-                Guard::of_attribute(path, hides_data)
-            }),
+            guard: path
+                .as_ref()
+                .map_or(Guard::NONE, |path| Guard::of_attribute(path, hides_data)),
             hides_data,
             path,
             name_class,

@@ -236,8 +236,8 @@ impl<'w> Drafting<'w> {
             secrets_permitted: profile.permits(meta::ALLOW_SECRET_EXTRACTION_ANNOTATION),
             keys: Arc::clone(extraction.extractor.scrub_keys()),
         };
-        let selection =
-            selection(ask, gvk, sight, previous).or_else(|error| hold(broken, error.to_string()))?;
+        let selection = selection(ask, gvk, sight, previous)
+            .or_else(|error| hold(broken, error.to_string()))?;
         let reach = if resource.namespaced {
             let governed = self.scopes.contains_key(ask.namespace);
             let places = &mut self.places;

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::names::{
-    FALSE_FRIENDS, LAST_WORDS, PLAIN_KEYS, QUALIFIERS, SUFFIXES, TEXT_SUFFIXES,
-};
+use super::names::{FALSE_FRIENDS, LAST_WORDS, PLAIN_KEYS, QUALIFIERS, SUFFIXES, TEXT_SUFFIXES};
 
 /// From this length on a scrub key also matches as the end of a longer key.
 const SUFFIX_LENGTH: usize = 3;
@@ -199,9 +197,8 @@ fn word(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut start = end;
     while start > 0 && key[start - 1].is_ascii_alphanumeric() {
         start -= 1;
-        let begins = key[start].is_ascii_uppercase()
-            && start > 0
-            && !key[start - 1].is_ascii_uppercase();
+        let begins =
+            key[start].is_ascii_uppercase() && start > 0 && !key[start - 1].is_ascii_uppercase();
         if begins {
             break;
         }

@@ -109,9 +109,29 @@ pub(super) const LAST_WORDS: &[&str] = &["pass", "pwd", "pat", "pw", "psk", "cre
 /// Words at the end that say how a secret is written or which one it is, not what it is:
 /// `PASSWORD_BASE64`, `client-key-data`, `token.txt`.
 pub(super) const QUALIFIERS: &[&str] = &[
-    "value", "data", "base64", "b64", "encoded", "encrypted", "raw", "plain", "plaintext", "text",
-    "hash", "txt", "json", "yaml", "yml", "pem", "old", "new", "current", "previous", "primary",
-    "secondary", "default",
+    "value",
+    "data",
+    "base64",
+    "b64",
+    "encoded",
+    "encrypted",
+    "raw",
+    "plain",
+    "plaintext",
+    "text",
+    "hash",
+    "txt",
+    "json",
+    "yaml",
+    "yml",
+    "pem",
+    "old",
+    "new",
+    "current",
+    "previous",
+    "primary",
+    "secondary",
+    "default",
 ];
 
 /// A variable in capitals whose last word is `KEY` names a secret (`FERNET_KEY`), unless the word

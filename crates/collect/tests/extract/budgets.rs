@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::support::{extract, profile};
 
 fn of(attributes: Vec<Value>) -> Extractor {
-    let spec = json!({"targetGVK": {"version": "v1", "kind": "ConfigMap"}, "attributes": attributes});
+    let spec =
+        json!({"targetGVK": {"version": "v1", "kind": "ConfigMap"}, "attributes": attributes});
     Extractor::new(&profile(&BTreeMap::new(), spec), &Settings::default())
 }
 
@@ -38,7 +39,10 @@ fn a3_many_attributes_that_double_texts_stay_within_a_few_mebibytes() {
         let used = allocation_counter::measure(|| result = extract(&extractor, &object));
         let error = result.expect_err("all attributes together are too large");
         assert!(error.is_over_budget(), "{error}");
-        assert!(error.to_string().contains("all expressions together"), "{error}");
+        assert!(
+            error.to_string().contains("all expressions together"),
+            "{error}"
+        );
         assert!(used.bytes_max < 12 << 20, "{used:?}");
     }
 }
@@ -57,25 +61,37 @@ fn a3_matches_of_many_paths_are_counted_too() {
 #[test]
 fn a3_a_profile_with_too_many_attributes_is_not_compiled() {
     let extractor = of(attributes(1000, true, |at| {
-        format!("cel:object.metadata.name.matches('^(a{{{}}}|b)*$')", 500 + at)
+        format!(
+            "cel:object.metadata.name.matches('^(a{{{}}}|b)*$')",
+            500 + at
+        )
     }));
     let object = json!({"metadata": {"name": "n"}});
     let error = extract(&extractor, &object).expect_err("refused");
     assert_eq!(error.class(), Class::Profile);
-    assert!(error.to_string().contains("1000 entries, at most 256"), "{error}");
+    assert!(
+        error.to_string().contains("1000 entries, at most 256"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a3_a_profile_of_patterns_is_refused_in_little_time() {
     let started = Instant::now();
     let extractor = of(attributes(256, true, |at| {
-        format!("cel:object.metadata.name.matches('^(a{{{}}}|b[0-9a-f]{{40}})*$')", 500 + at)
+        format!(
+            "cel:object.metadata.name.matches('^(a{{{}}}|b[0-9a-f]{{40}})*$')",
+            500 + at
+        )
     }));
     let took = started.elapsed();
     let object = json!({"metadata": {"name": "n"}});
     let error = extract(&extractor, &object).expect_err("refused");
     assert_eq!(error.class(), Class::Profile);
-    assert!(error.to_string().contains("too expensive to compile"), "{error}");
+    assert!(
+        error.to_string().contains("too expensive to compile"),
+        "{error}"
+    );
     let factor = if cfg!(debug_assertions) { 30 } else { 1 };
     assert!(took < Duration::from_millis(800) * factor, "{took:?}");
 }

@@ -112,7 +112,13 @@ fn a17_the_names_of_the_finding() {
     ] {
         assert!(keys.matches(name), "{name}");
     }
-    for name in ["TOKEN_TTL", "passThrough", "keyboard", "author", "secretName"] {
+    for name in [
+        "TOKEN_TTL",
+        "passThrough",
+        "keyboard",
+        "author",
+        "secretName",
+    ] {
         assert!(!keys.matches(name), "{name}");
     }
 }

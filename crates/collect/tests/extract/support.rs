@@ -203,7 +203,9 @@ impl Case {
 pub(crate) fn spelled_out(value: &Value) -> Value {
     match value {
         Value::String(text) if text == "R" => json!({"redacted": true, "reason": "sensitive-key"}),
-        Value::String(text) if text == "V" => json!({"redacted": true, "reason": "sensitive-value"}),
+        Value::String(text) if text == "V" => {
+            json!({"redacted": true, "reason": "sensitive-value"})
+        }
         Value::String(text) if text == "D" => json!({"redacted": true, "reason": "secret-data"}),
         Value::Array(items) => items.iter().map(spelled_out).collect(),
         Value::Object(members) => members

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use kollect_api::KollectTargetSpec;
-use kollect_collect::gates::{Decision, NamespaceGate, ObjectView, Selection, SelectionSpec, Sight};
+use kollect_collect::gates::{
+    Decision, NamespaceGate, ObjectView, Selection, SelectionSpec, Sight,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -114,7 +116,10 @@ fn a2_policies_see_what_a_secret_keeps_only_with_permission() {
         let gate = NamespaceGate::CLUSTER_SCOPED;
         let verdict = selection.decide(&gate, &ObjectView::new(&object));
         let projected = selection.reads().project(&object);
-        assert_eq!(selection.decide(&gate, &ObjectView::new(&projected)), verdict);
+        assert_eq!(
+            selection.decide(&gate, &ObjectView::new(&projected)),
+            verdict
+        );
         verdict.collects()
     };
     for policy in [
@@ -137,6 +142,10 @@ fn a2_policies_see_what_a_secret_keeps_only_with_permission() {
         ] {
             assert!(!takes("Other", policy, permitted), "{policy}");
         }
-        assert!(takes("Other", "object.spec.env.exists(e, e.value == 'b')", permitted));
+        assert!(takes(
+            "Other",
+            "object.spec.env.exists(e, e.value == 'b')",
+            permitted
+        ));
     }
 }

@@ -98,7 +98,10 @@ fn only_some_failures_are_kept_but_all_are_counted() {
     let summary = bench.store.summary(&key("home/t")).expect("it is there");
     assert_eq!(summary.failing, 1_000);
     assert_eq!(summary.failures.len(), 16);
-    assert_eq!(summary.last_failure.as_deref(), Some("team-a/web-999: failure 999"));
+    assert_eq!(
+        summary.last_failure.as_deref(),
+        Some("team-a/web-999: failure 999")
+    );
     for number in 0..1_000 {
         let name = format!("web-{number}");
         bench.put(object("team-a", &name, &name), 2, 1);

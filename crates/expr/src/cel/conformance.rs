@@ -153,15 +153,12 @@ fn run(case: &Case) -> Result<(), String> {
         variables: &variables,
         check: !case.unchecked,
     };
-    let program = match Program::compile_in(
-        &case.expr,
-        &environment,
-        &mut crate::CompileBudget::new(),
-    ) {
-        Ok(program) => program,
-        Err(_) if case.error => return Ok(()),
-        Err(error) => return Err(format!("compile: {error}")),
-    };
+    let program =
+        match Program::compile_in(&case.expr, &environment, &mut crate::CompileBudget::new()) {
+            Ok(program) => program,
+            Err(_) if case.error => return Ok(()),
+            Err(error) => return Err(format!("compile: {error}")),
+        };
     if case.check_only {
         return Ok(());
     }

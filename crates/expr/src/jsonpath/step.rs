@@ -38,10 +38,9 @@ impl Step {
                         .into_iter()
                         .any(|side| matches!(side, Operand::Path(path) if within(path))),
                 },
-                Selector::Itself
-                | Selector::Index(_)
-                | Selector::Slice(_)
-                | Selector::Elements => false,
+                Selector::Itself | Selector::Index(_) | Selector::Slice(_) | Selector::Elements => {
+                    false
+                }
             })
     }
 

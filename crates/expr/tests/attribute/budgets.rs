@@ -33,7 +33,10 @@ fn compile_all(paths: impl Iterator<Item = String>) -> (usize, Option<String>) {
 fn a3_a_profile_of_large_patterns_is_refused_soon() {
     let started = Instant::now();
     let (compiled, error) = compile_all((0..1000).map(|at| {
-        format!("cel:object.metadata.name.matches('^(a{{{}}}|b[0-9a-f]{{40}})$')", 400 + at)
+        format!(
+            "cel:object.metadata.name.matches('^(a{{{}}}|b[0-9a-f]{{40}})$')",
+            400 + at
+        )
     }));
     let took = started.elapsed();
     assert!(compiled < 200, "{compiled}");
@@ -73,7 +76,11 @@ fn a3_expressions_share_steps_and_bytes() {
         built_bytes: 10_000,
     });
     let results: Vec<_> = (0..10)
-        .map(|_| doubling.evaluate_within(&object, &mut allowance).map(|_| ()))
+        .map(|_| {
+            doubling
+                .evaluate_within(&object, &mut allowance)
+                .map(|_| ())
+        })
         .collect();
     assert!(results[..5].iter().all(Result::is_ok), "{results:?}");
     let error = results[5].as_ref().expect_err("all together are too large");
@@ -89,10 +96,17 @@ fn a3_expressions_share_steps_and_bytes() {
         built_bytes: 1 << 20,
     });
     let results: Vec<_> = (0..4)
-        .map(|_| path.evaluate_within(&object, Shape::Plain, &mut allowance).map(|_| ()))
+        .map(|_| {
+            path.evaluate_within(&object, Shape::Plain, &mut allowance)
+                .map(|_| ())
+        })
         .collect();
     assert!(results[..2].iter().all(Result::is_ok), "{results:?}");
-    assert!(results[2].as_ref().is_err_and(|error| error.is_shared_limit()));
+    assert!(
+        results[2]
+            .as_ref()
+            .is_err_and(|error| error.is_shared_limit())
+    );
     assert_eq!(allowance.steps_taken(), 1_200);
 
     // Lists of matches take memory, even if what they hold is borrowed.
@@ -108,13 +122,15 @@ fn a3_expressions_share_steps_and_bytes() {
 #[test]
 fn a3_one_expression_beyond_its_own_limit_says_so() {
     let object = json!({"list": (0..2000).collect::<Vec<_>>()});
-    let program = Program::compile("object.list.all(a, object.list.all(b, a + b >= 0))")
-        .expect("compiles");
+    let program =
+        Program::compile("object.list.all(a, object.list.all(b, a + b >= 0))").expect("compiles");
     let mut allowance = Allowance::new(Limits {
         steps: 10_000_000,
         built_bytes: 1 << 20,
     });
-    let error = program.evaluate_within(&object, &mut allowance).expect_err("expensive");
+    let error = program
+        .evaluate_within(&object, &mut allowance)
+        .expect_err("expensive");
     assert!(error.is_limit() && !error.is_shared_limit(), "{error}");
     assert_eq!(allowance.steps_taken(), 1_000_000);
 }
