@@ -17,7 +17,9 @@
 //! | `settings`, `address`, `message`, `signature` | what the sink's description says |
 //! | `transport` (`http`, `ssh`, `known_hosts`) | bytes to and from a server, guarded |
 //! | `pkt`, `protocol` | Git's wire protocol: what is asked and answered |
-//! | `mirror`, `root` | the local copy of a branch and the directory of all copies |
+//! | `limits`, `incoming` | how much a server may send, and how slowly |
+//! | `mirror`, `root`, `spool` | the local copy of a branch, the directory of all copies, what is on its way there |
+//! | `workers` | who may work on a copy right now |
 //! | `tree`, `pack` | editing directories; new objects on their way to the server |
 //! | `publish` | from a proposal to a commit on the branch |
 //! | `proposal` | from a delivery to a proposal |
@@ -27,6 +29,8 @@
 
 mod address;
 mod error;
+mod incoming;
+mod limits;
 mod message;
 mod mirror;
 mod pack;
@@ -37,8 +41,10 @@ mod publish;
 mod root;
 mod settings;
 mod signature;
+mod spool;
 mod transport;
 mod tree;
+mod workers;
 
 use std::{
     collections::HashMap,
@@ -62,11 +68,12 @@ use crate::{
     credentials::Materials,
     error::SinkError,
     layout::Layout,
-    sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
+    sink::{Delivery, DeliveryRows, Demand, Receipt, Sink, Skipped},
 };
 
 use self::{
     error::GitError,
+    limits::Limits,
     proposal::{ChangeProposal, Kept, Retirement, SnapshotProposal, Story},
     publish::{Proposal, Published, Publisher},
     settings::OnDelete,
@@ -154,6 +161,7 @@ impl GitSink {
                 templates: settings.templates,
                 sink: name.to_owned(),
                 namespace: namespace.to_owned(),
+                census: Arc::clone(&environment.census),
             }),
             publisher: Arc::new(Publisher {
                 remote: settings.remote,
@@ -163,6 +171,7 @@ impl GitSink {
                 author: settings.author,
                 signer: settings.signer,
                 work_dir: environment.work_dir.clone(),
+                limits: Limits::default(),
             }),
             on_delete: settings.on_delete,
             kept: Mutex::default(),
@@ -172,12 +181,13 @@ impl GitSink {
     async fn everything(&self, delivery: &Delivery, rows: &Snapshot) -> Result<Receipt, GitError> {
         let proposal = Arc::new(SnapshotProposal::new(&self.story, delivery, rows));
         let published = self.publish(&proposal).await?;
+        let skipped = proposal.skipped();
         if self.demand() == Demand::Changes
             && let Some(kept) = proposal.kept()
         {
             self.keep(&delivery.inventory, kept);
         }
-        Ok(receipt(&published))
+        Ok(receipt(&published, skipped))
     }
 
     async fn changes(&self, delivery: &Delivery, delta: &Arc<Delta>) -> Result<Receipt, GitError> {
@@ -193,15 +203,20 @@ impl GitSink {
             ));
         };
         if delta.is_empty() {
+            let skipped = kept.skipped();
             self.keep(&delivery.inventory, kept);
-            return Ok(Receipt::default());
+            return Ok(Receipt {
+                skipped,
+                ..Receipt::default()
+            });
         }
         let proposal = Arc::new(ChangeProposal::new(&self.story, delivery, delta, kept));
         let published = self.publish(&proposal).await?;
+        let skipped = proposal.skipped();
         if let Some(kept) = proposal.kept() {
             self.keep(&delivery.inventory, kept);
         }
-        Ok(receipt(&published))
+        Ok(receipt(&published, skipped))
     }
 
     async fn publish<P: Proposal + 'static>(
@@ -220,11 +235,12 @@ impl GitSink {
     }
 }
 
-fn receipt(published: &Published) -> Receipt {
+fn receipt(published: &Published, skipped: Option<Skipped>) -> Receipt {
     Receipt {
         written: published.tally.written,
         removed: published.tally.removed,
         bytes: published.tally.bytes,
+        skipped,
         note: published.commit.map(|id| format!("commit {id}")),
     }
 }
@@ -248,13 +264,9 @@ impl Sink for GitSink {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(inventory);
-        match self.on_delete {
-            OnDelete::Retain => Ok(Receipt::default()),
-            OnDelete::Prune => {
-                let proposal = Arc::new(Retirement::new(&self.story, inventory, Timestamp::now()));
-                Ok(receipt(&self.publish(&proposal).await?))
-            }
-        }
+        let (on_delete, now) = (self.on_delete, Timestamp::now());
+        let proposal = Arc::new(Retirement::new(&self.story, inventory, on_delete, now));
+        Ok(receipt(&self.publish(&proposal).await?, None))
     }
 
     async fn probe(&self) -> Result<String, SinkError> {

@@ -2,6 +2,9 @@
 
 use crate::error::SinkError;
 
+/// How many characters of what a server says are passed on.
+pub(super) const MOST_WORDS: usize = 1_000;
+
 /// Why a repository could not be read or written. The variant decides what happens next.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GitError {
@@ -17,6 +20,19 @@ pub(super) enum GitError {
     /// The connection broke or the server is not well.
     #[error("git transport: {0}")]
     Transport(String),
+    /// The server, or the way to it, is too slow. Trying again at once would only take as long.
+    #[error("git transport: {0}")]
+    Slow(String),
+    /// The server sends more than anybody needs.
+    #[error("git limit: {what} is larger than {limit}; {advice}")]
+    Excess {
+        /// What it sends.
+        what: String,
+        /// How much of it would have been accepted.
+        limit: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
     /// Somebody else moved the branch since it was looked at.
     #[error("{0}")]
     Moved(String),
@@ -38,6 +54,21 @@ impl GitError {
             self,
             GitError::Transport(_) | GitError::Sink(SinkError::Transient(_))
         )
+    }
+
+    /// More of something than a repository for exports has.
+    pub(super) fn excess(what: impl Into<String>, limit: u64) -> Self {
+        let limit = if limit >= 1 << 20 {
+            format!("{} MiB", limit >> 20)
+        } else {
+            limit.to_string()
+        };
+        GitError::Excess {
+            what: what.into(),
+            limit,
+            advice: "use a repository of its own for exports, and check that the server is the \
+                     one that is meant",
+        }
     }
 
     /// An answer that is not the Git protocol, or not all of it.
@@ -63,23 +94,35 @@ impl From<GitError> for SinkError {
     fn from(error: GitError) -> Self {
         let text = error.to_string();
         match error {
-            GitError::Configuration(_) | GitError::Authentication(_) | GitError::Rejected(_) => {
-                SinkError::Terminal(text)
-            }
-            GitError::Transport(_) | GitError::Moved(_) | GitError::Mirror(_) => {
-                SinkError::Transient(text)
-            }
+            GitError::Configuration(_)
+            | GitError::Authentication(_)
+            | GitError::Rejected(_)
+            | GitError::Excess { .. } => SinkError::Terminal(text),
+            GitError::Transport(_)
+            | GitError::Slow(_)
+            | GitError::Moved(_)
+            | GitError::Mirror(_) => SinkError::Transient(text),
             GitError::OutOfStep(_) => SinkError::OutOfStep(text),
             GitError::Sink(error) => error,
         }
     }
 }
 
+/// The beginning of what a server says, on one line: it may say megabytes, and anything.
+pub(super) fn words(text: &str) -> String {
+    let shown: String = text.chars().take(MOST_WORDS).collect();
+    let clean = shown.split(|c: char| c.is_whitespace() || c.is_control());
+    let clean: Vec<&str> = clean.filter(|word| !word.is_empty()).collect();
+    let cut = if shown.len() < text.len() { " …" } else { "" };
+    format!("{}{cut}", clean.join(" "))
+}
+
 /// What a server's refusal of a ref update means. `reason` is its word in the report, `remarks`
 /// what it told people beside it.
 pub(super) fn refusal(reason: &str, remarks: &str) -> GitError {
+    let (reason, remarks) = (words(reason), words(remarks));
     let text = if remarks.is_empty() {
-        reason.to_owned()
+        reason.clone()
     } else {
         format!("{reason}: {remarks}")
     };
@@ -116,7 +159,7 @@ pub(super) fn refusal(reason: &str, remarks: &str) -> GitError {
 
 /// What a message of the server means that it sends instead of an answer.
 pub(super) fn complaint(text: &str) -> GitError {
-    let text = text.trim();
+    let text = words(text);
     let lower = text.to_ascii_lowercase();
     let any = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     if any(&[
@@ -137,11 +180,11 @@ pub(super) fn complaint(text: &str) -> GitError {
         "not allowed",
         "not permitted",
     ]) {
-        GitError::Authentication(text.to_owned())
+        GitError::Authentication(text)
     } else if any(&["protected branch", "hook declined"]) {
-        GitError::Rejected(text.to_owned())
+        GitError::Rejected(text)
     } else {
-        GitError::Transport(text.to_owned())
+        GitError::Transport(text)
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use git2::{Oid, Repository, RepositoryInitOptions};
@@ -28,6 +28,11 @@ const MOST_PACKS: usize = 200;
 /// Single objects in one of the 256 directories of a mirror that make it worth fetching again; git
 /// itself looks at one of them, too.
 const MOST_SINGLE: usize = 80;
+
+/// Bytes of all mirrors together. Above it, those that were not used for longest are removed.
+const MOST_TOGETHER: u64 = 4 << 30;
+/// How often that is looked at.
+const MEASURED: Duration = Duration::from_mins(1);
 
 /// A mirror and the right to use it, which ends with the last clone of the handle. Work that cannot
 /// be cancelled keeps a clone, so that nobody else begins before it has ended.
@@ -126,13 +131,13 @@ impl Mirror {
     }
 
     /// Whether so many single objects and packs have gathered that fetching again is cheaper than
-    /// looking through them. Blocking.
-    pub(super) fn is_worn(&self) -> bool {
-        let count = |directory: &str| {
-            fs::read_dir(self.path().join("objects").join(directory)).map_or(0, Iterator::count)
-        };
+    /// looking through them, or than keeping them. Blocking.
+    pub(super) fn is_worn(&self, most_bytes: u64) -> bool {
+        let (single, packs) = contents(self.path());
         // Each pack has an index beside it.
-        count("17") > MOST_SINGLE || count("pack") / 2 > MOST_PACKS
+        single.files > MOST_SINGLE
+            || packs.files / 2 > MOST_PACKS
+            || size(single, packs) > most_bytes
     }
 
     /// Throws the mirror away; the next one to open it begins anew. Blocking.
@@ -146,6 +151,32 @@ impl Mirror {
     fn reference(&self) -> String {
         format!("refs/heads/{}", self.0.branch)
     }
+}
+
+/// Files of a directory.
+#[derive(Debug, Clone, Copy, Default)]
+struct Gathered {
+    files: usize,
+    bytes: u64,
+}
+
+/// The single objects in one of the directories of a mirror, and its packs.
+fn contents(mirror: &Path) -> (Gathered, Gathered) {
+    let of = |directory: &str| {
+        let mut gathered = Gathered::default();
+        let entries = fs::read_dir(mirror.join("objects").join(directory));
+        for entry in entries.into_iter().flatten().flatten() {
+            gathered.files += 1;
+            gathered.bytes += entry.metadata().map_or(0, |found| found.len());
+        }
+        gathered
+    };
+    (of("17"), of("pack"))
+}
+
+/// The bytes of a mirror, as far as one can tell from one of the directories of single objects.
+fn size(single: Gathered, packs: Gathered) -> u64 {
+    packs.bytes.saturating_add(single.bytes.saturating_mul(256))
 }
 
 /// The name of a mirror: the same for the same repository and branch, however often its host
@@ -189,9 +220,24 @@ fn prepare(root: &Path, path: &Path) -> Result<File, GitError> {
         .open(path.with_extension("lock"))?)
 }
 
-/// Removes mirrors that nobody uses any more. What cannot be removed now can be removed later.
+/// Removes mirrors that nobody uses any more, and those that were not used for longest if all of
+/// them together have grown too large. What cannot be removed now can be removed later.
 fn sweep(root: &Path, ours: &Path) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let measure = {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.is_none_or(|last| last.elapsed() >= MEASURED);
+        if due {
+            *last = Some(Instant::now());
+        }
+        due
+    };
+    sweep_to(root, ours, measure.then_some(MOST_TOGETHER));
+}
+
+fn sweep_to(root: &Path, ours: &Path, most: Option<u64>) {
     let now = SystemTime::now();
+    let mut mirrors = Vec::new();
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let mirror = entry.path();
         let lock = mirror.with_extension("lock");
@@ -199,14 +245,28 @@ fn sweep(root: &Path, ours: &Path) {
             .and_then(|found| found.modified())
             .ok()
             .and_then(|used| now.duration_since(used).ok());
-        if mirror == ours
-            || mirror.extension().is_some()
-            || age.is_none_or(|age| age < UNUSED)
-            || !mirror.is_dir()
+        if mirror.extension().is_none()
+            && let Some(age) = age
+            && mirror.is_dir()
         {
+            mirrors.push((age, mirror));
+        }
+    }
+    mirrors.sort();
+    let mut total = 0_u64;
+    // The youngest first: who is left over when there is no room has not been used for longest.
+    for (age, mirror) in mirrors {
+        let unused = age >= UNUSED;
+        let crowded = !unused
+            && most.is_some_and(|most| {
+                let (single, packs) = contents(&mirror);
+                total = total.saturating_add(size(single, packs));
+                total > most
+            });
+        if mirror == ours || !(unused || crowded) {
             continue;
         }
-        if let Ok(lock) = File::open(&lock)
+        if let Ok(lock) = File::open(mirror.with_extension("lock"))
             && lock.try_lock().is_ok()
         {
             let _ = fs::remove_dir_all(&mirror);
@@ -259,6 +319,35 @@ mod tests {
         );
         drop(other);
         Mirror::acquire(&root, "u", "main").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a5_mirrors_have_a_size_alone_and_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("mirrors");
+        let mut paths = Vec::new();
+        for (url, seconds_ago) in [("old", 300), ("busy", 200), ("middle", 100), ("new", 0)] {
+            let mirror = Mirror::acquire(&root, url, "main").await.unwrap();
+            mirror.open().unwrap();
+            assert!(!mirror.is_worn(1000));
+            let pack = mirror.path().join("objects/pack");
+            fs::create_dir_all(&pack).unwrap();
+            fs::write(pack.join("large.pack"), vec![0; 1500]).unwrap();
+            assert!(mirror.is_worn(1000));
+            let path = mirror.path().to_owned();
+            drop(mirror);
+            let lock = File::options()
+                .write(true)
+                .open(path.with_extension("lock"))
+                .unwrap();
+            let used = SystemTime::now() - Duration::from_secs(seconds_ago);
+            lock.set_modified(used).unwrap();
+            paths.push((path, lock));
+        }
+        paths[1].1.try_lock().unwrap();
+        sweep_to(&root, Path::new(""), Some(3500));
+        let left: Vec<bool> = paths.iter().map(|(path, _)| path.exists()).collect();
+        assert_eq!(left, [false, true, true, true]);
     }
 
     #[tokio::test]

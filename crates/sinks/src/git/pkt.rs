@@ -3,7 +3,10 @@
 use async_trait::async_trait;
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use super::error::{GitError, complaint};
+use super::{
+    error::{GitError, complaint},
+    limits::{Clock, Pace},
+};
 
 /// The longest line, its length digits included.
 const LONGEST: usize = 65_520;
@@ -24,18 +27,42 @@ pub(super) enum Pkt {
     Flush,
 }
 
+/// What may be read before something else is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowance {
+    /// Names it in errors.
+    pub(super) what: &'static str,
+    /// In bytes.
+    pub(super) most: u64,
+    /// How slow it may come.
+    pub(super) pace: Pace,
+}
+
 /// Reads lines.
 pub(super) struct PktReader {
     source: Box<dyn Source>,
     buffer: BytesMut,
+    allowance: Allowance,
+    left: u64,
+    clock: Clock,
 }
 
 impl PktReader {
-    pub(super) fn new(source: impl Source + 'static) -> Self {
+    pub(super) fn new(source: impl Source + 'static, allowance: Allowance) -> Self {
         Self {
             source: Box::new(source),
             buffer: BytesMut::new(),
+            left: allowance.most,
+            clock: Clock::start(allowance.what, allowance.pace),
+            allowance,
         }
+    }
+
+    /// From here on something else is read.
+    pub(super) fn allow(&mut self, allowance: Allowance) {
+        self.left = allowance.most;
+        self.clock = Clock::start(allowance.what, allowance.pace);
+        self.allowance = allowance;
     }
 
     /// The next line, or nothing if the bytes end between two lines.
@@ -74,8 +101,16 @@ impl PktReader {
     /// Whether at least `wanted` bytes are buffered or could be read.
     async fn fill(&mut self, wanted: usize) -> Result<bool, GitError> {
         while self.buffer.len() < wanted {
-            match self.source.chunk().await? {
-                Some(bytes) => self.buffer.extend_from_slice(&bytes),
+            match self.clock.keep(self.source.chunk()).await? {
+                Some(bytes) => {
+                    let Allowance { what, most, .. } = self.allowance;
+                    self.left = self
+                        .left
+                        .checked_sub(bytes.len() as u64)
+                        .ok_or_else(|| GitError::excess(what, most))?;
+                    self.clock.moved(bytes.len());
+                    self.buffer.extend_from_slice(&bytes);
+                }
                 None => return Ok(false),
             }
         }
@@ -100,7 +135,20 @@ pub(super) fn put_flush(out: &mut Vec<u8>) {
 }
 
 /// Lines that lie in memory, for tests and for lines inside lines.
-pub(super) struct Chunks(pub(super) std::vec::IntoIter<Bytes>);
+struct Chunks(std::vec::IntoIter<Bytes>);
+
+/// Reads lines that were received before.
+pub(super) fn received(chunks: Vec<Bytes>) -> PktReader {
+    let allowance = Allowance {
+        what: "what was received",
+        most: u64::MAX,
+        pace: Pace {
+            grace: std::time::Duration::from_mins(1),
+            bytes_per_second: 1,
+        },
+    };
+    PktReader::new(Chunks(chunks.into_iter()), allowance)
+}
 
 #[async_trait]
 impl Source for Chunks {
@@ -115,7 +163,7 @@ mod tests {
 
     async fn read(bytes: &[u8], piece: usize) -> Result<Vec<Pkt>, GitError> {
         let chunks: Vec<Bytes> = bytes.chunks(piece).map(Bytes::copy_from_slice).collect();
-        let mut reader = PktReader::new(Chunks(chunks.into_iter()));
+        let mut reader = received(chunks);
         let mut lines = Vec::new();
         while let Some(line) = reader.next().await? {
             lines.push(line);
@@ -137,6 +185,27 @@ mod tests {
             assert_eq!(lines[1], Pkt::Data(Bytes::new()));
             assert_eq!(lines[2], Pkt::Flush);
         }
+    }
+
+    #[tokio::test]
+    async fn a5_lines_without_end_are_cut() {
+        let mut line = Vec::new();
+        put(&mut line, b"progress");
+        let mut reader = received(vec![Bytes::from(line); 1000]);
+        reader.allow(Allowance {
+            what: "the answer",
+            most: 1200,
+            ..reader.allowance
+        });
+        let mut lines = 0;
+        let error = loop {
+            match reader.next().await {
+                Ok(_) => lines += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(lines, 100);
+        assert!(matches!(error, GitError::Excess { .. }), "{error:?}");
     }
 
     #[tokio::test]

@@ -5,14 +5,12 @@ use bytes::{Buf as _, Bytes};
 use git2::Oid;
 
 use super::{
-    error::{GitError, refusal},
+    error::{GitError, MOST_WORDS, refusal, words},
     pkt::{self, Pkt, PktReader},
 };
 
 /// More refs than this are no repository that anybody exports to.
 const MOST_REFS: usize = 200_000;
-/// How much of what a server says beside its answer is kept for the error text.
-const MOST_REMARKS: usize = 1_000;
 
 const AGENT: &str = concat!("agent=kollect/", env!("CARGO_PKG_VERSION"));
 
@@ -52,7 +50,7 @@ impl Advertisement {
         };
         for count in 0.. {
             if count > MOST_REFS {
-                return Err(GitError::garbled("lists too many refs"));
+                return Err(GitError::excess("the list of refs", MOST_REFS as u64));
             }
             let line = match lines.expect().await? {
                 Pkt::Flush => break,
@@ -157,6 +155,7 @@ impl Fetched {
     pub(super) async fn begin(
         mut lines: PktReader,
         server: &Advertisement,
+        most_shallow: usize,
     ) -> Result<Self, GitError> {
         if !server.can("side-band-64k") {
             return Err(GitError::Configuration(
@@ -165,6 +164,12 @@ impl Fetched {
         }
         let (mut shallow, mut unshallow) = (Vec::new(), Vec::new());
         loop {
+            if shallow.len() + unshallow.len() > most_shallow {
+                return Err(GitError::excess(
+                    "the list of commits without parents",
+                    most_shallow as u64,
+                ));
+            }
             let line = match lines.expect().await? {
                 Pkt::Flush => continue,
                 Pkt::Data(line) => line,
@@ -279,17 +284,16 @@ impl Move<'_> {
         let (mut report, mut remarks) = (Vec::new(), String::new());
         while let Some(Pkt::Data(line)) = lines.next().await? {
             match Band::of(line)? {
-                Band::Data(bytes) => report.push(bytes),
+                Band::Data(bytes) => report.extend_from_slice(&bytes),
                 Band::Remark(bytes) => {
-                    if remarks.len() < MOST_REMARKS {
+                    if remarks.len() < 4 * MOST_WORDS {
                         remarks.push_str(&String::from_utf8_lossy(&bytes));
                     }
                 }
             }
         }
-        let remarks = remarks.split_whitespace().collect::<Vec<_>>().join(" ");
-        let mut lines = PktReader::new(pkt::Chunks(report.into_iter()));
-        self.report(&mut lines, &remarks).await
+        self.report(&mut pkt::received(vec![report.into()]), &remarks)
+            .await
     }
 
     async fn report(&self, lines: &mut PktReader, remarks: &str) -> Result<(), GitError> {
@@ -301,7 +305,8 @@ impl Move<'_> {
             if let Some(state) = line.strip_prefix("unpack ") {
                 if state != "ok" {
                     unpacked = Err(GitError::Transport(format!(
-                        "the server could not unpack the objects: {state}"
+                        "the server could not unpack the objects: {}",
+                        words(state)
                     )));
                 }
             } else if line.starts_with("ok ") {
@@ -337,7 +342,7 @@ mod tests {
                 pkt::put(&mut bytes, part);
             }
         }
-        PktReader::new(pkt::Chunks(vec![Bytes::from(bytes)].into_iter()))
+        pkt::received(vec![Bytes::from(bytes)])
     }
 
     const ONE: &str = "1111111111111111111111111111111111111111";
@@ -432,15 +437,18 @@ mod tests {
             b"\x01CK",
             b"",
         ]);
-        let mut fetched = Fetched::begin(answer, &server).await.unwrap();
+        let mut fetched = Fetched::begin(answer, &server, 10).await.unwrap();
         assert_eq!(fetched.shallow, [ONE.parse().unwrap()]);
         let mut pack = Vec::new();
         while let Some(bytes) = fetched.pack().await.unwrap() {
             pack.extend_from_slice(&bytes);
         }
         assert_eq!(pack, b"PACK");
+        let many = vec![shallow.as_bytes(); 20];
+        let endless = Fetched::begin(lines(&many), &server, 10).await;
+        assert!(matches!(endless, Err(GitError::Excess { .. })), "a5");
         let failed = lines(&[b"NAK\n", b"\x01PA", b"\x03out of memory\n"]);
-        let mut fetched = Fetched::begin(failed, &server).await.unwrap();
+        let mut fetched = Fetched::begin(failed, &server, 10).await.unwrap();
         fetched.pack().await.unwrap();
         assert!(fetched.pack().await.is_err());
     }

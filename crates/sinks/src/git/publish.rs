@@ -6,19 +6,17 @@
 
 use std::{
     cell::RefCell,
-    io::Write as _,
     path::{Path, PathBuf},
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::Duration,
 };
 
-use bytes::Bytes;
 use git2::{ObjectType, Oid, Repository};
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
 
 use super::{
     error::GitError,
+    limits::{LARGEST_FILE, Limits},
     message::Author,
     mirror::Mirror,
     pack::{Pack, PackWriter, name_of_large},
@@ -26,8 +24,10 @@ use super::{
     root,
     settings::Remote,
     signature::Signer,
+    spool,
     transport::{Server, Transport},
     tree::Files,
+    workers::{blocking, in_background},
 };
 use crate::{
     error::SinkError,
@@ -40,8 +40,6 @@ const MOST_MOVES: u32 = 12;
 const MOST_BREAKS: u32 = 2;
 /// Files above this size are never held in memory as a whole.
 const LARGE: usize = 1 << 20;
-/// Work on object databases that may run at the same time: it fills a core and a disk each.
-const AT_ONCE: usize = 4;
 
 /// A change of files.
 pub(super) trait Proposal: Send + Sync {
@@ -130,6 +128,13 @@ impl Tree<'_> {
         }
         drop(start);
         let (id, length) = name_of_large(|| body.pieces())?;
+        if length > LARGEST_FILE {
+            return Err(GitError::Configuration(format!(
+                "{path:?} would be a file of more than {} MiB, which many hosts refuse; set \
+                 maxExportBytes, or layout.mode perResource",
+                LARGEST_FILE >> 20,
+            )));
+        }
         if self.files.get_mut().put(path, id)? {
             self.pack.add_large(id, length, body.pieces())?;
             self.tally.wrote(path, length);
@@ -179,18 +184,9 @@ impl Held for Tree<'_> {
 
     fn below(&self, directory: &str) -> Result<Vec<RepoPath>, SinkError> {
         self.look(|files| {
-            let mut found = Vec::new();
-            let mut waiting = vec![directory.to_owned()];
-            while let Some(directory) = waiting.pop() {
-                let (here, deeper) = files.list(&directory)?;
-                let full = |name: &String| format!("{directory}/{name}");
-                found.extend(
-                    here.iter()
-                        .filter_map(|name| RepoPath::clean(&full(name)).ok()),
-                );
-                waiting.extend(deeper.iter().map(full));
-            }
-            Ok(found)
+            let found = files.below(directory)?;
+            let paths = found.iter().filter_map(|path| RepoPath::clean(path).ok());
+            Ok(paths.collect())
         })
     }
 }
@@ -205,6 +201,7 @@ pub(super) struct Publisher {
     pub(super) author: Author,
     pub(super) signer: Option<Signer>,
     pub(super) work_dir: PathBuf,
+    pub(super) limits: Limits,
 }
 
 impl Publisher {
@@ -256,7 +253,7 @@ impl Publisher {
     pub(super) async fn probe(&self) -> Result<(), GitError> {
         match &self.remote {
             Remote::Server(transport) => {
-                let server = transport.connect().await?;
+                let server = transport.connect(self.limits).await?;
                 let session = server.open(Service::ReceivePack, &self.branch).await?;
                 session.leave().await;
                 Ok(())
@@ -274,7 +271,7 @@ impl Publisher {
         mirror: &Mirror,
         proposal: &Arc<dyn Proposal>,
     ) -> Result<Published, GitError> {
-        let server = transport.connect().await?;
+        let server = transport.connect(self.limits).await?;
         let push = server.open(Service::ReceivePack, &self.branch).await?;
         let tip = self
             .up_to_date(&server, mirror, push.advertisement.tip)
@@ -325,8 +322,9 @@ impl Publisher {
         mirror: &Mirror,
         tip: Option<Oid>,
     ) -> Result<Option<Oid>, GitError> {
+        let most = self.limits.mirror;
         let (Some(tip), held, shallow) = blocking(mirror, move |mirror| {
-            if mirror.is_worn() {
+            if mirror.is_worn(most) {
                 mirror.discard()?;
             }
             let repository = mirror.open()?;
@@ -365,8 +363,9 @@ impl Publisher {
             shallow: &shallow,
         };
         let answer = session.ask(want.encode(&advertisement), None).await?;
-        let fetched = Fetched::begin(answer, &advertisement).await?;
-        receive(mirror, fetched, tip, shallow).await?;
+        let most = self.limits.shallow;
+        let fetched = Fetched::begin(answer, &advertisement, most).await?;
+        spool::receive(mirror, fetched, tip, shallow, self.limits.fetch).await?;
         Ok(Some(tip))
     }
 
@@ -458,52 +457,6 @@ struct Composed {
     tally: Tally,
 }
 
-/// Takes a pack into the mirror. If it does not come whole, the mirror stays as it was.
-async fn receive(
-    mirror: &Mirror,
-    mut fetched: Fetched,
-    tip: Oid,
-    mut shallow: Vec<Oid>,
-) -> Result<(), GitError> {
-    shallow.retain(|id| !fetched.unshallow.contains(id));
-    for id in &fetched.shallow {
-        if !shallow.contains(id) {
-            shallow.push(*id);
-        }
-    }
-    // Nothing marks the end: a channel that closes before it means that the connection broke.
-    let (sender, mut pieces) = mpsc::channel::<Option<Bytes>>(16);
-    let stored = blocking(mirror, move |mirror| {
-        let repository = mirror.open()?;
-        let odb = repository.odb()?;
-        let mut writer = odb.packwriter()?;
-        loop {
-            match pieces.blocking_recv() {
-                Some(Some(piece)) => writer.write_all(&piece)?,
-                Some(None) => break,
-                None => return Ok(()),
-            }
-        }
-        writer.commit()?;
-        // Before the reference, so that a history without a beginning is never taken for broken.
-        mirror.set_shallow(&shallow)?;
-        mirror.advance(&repository, tip)
-    });
-    let feeding = async move {
-        while let Some(piece) = fetched.pack().await? {
-            if sender.send(Some(piece)).await.is_err() {
-                // The other side has given up and says why.
-                return Ok(());
-            }
-        }
-        let _ = sender.send(None).await;
-        Ok::<(), GitError>(())
-    };
-    let (stored, fed) = tokio::join!(stored, feeding);
-    fed?;
-    stored
-}
-
 /// A repository on this machine and the full name of the branch. Blocking.
 fn open_local(path: &Path, branch: &str) -> Result<(Repository, String), GitError> {
     let reference = format!("refs/heads/{branch}");
@@ -552,31 +505,7 @@ fn move_reference(
     Ok(())
 }
 
-/// Work on a mirror, off the threads that serve the network. It goes on if nobody waits for it any
-/// more, and keeps the mirror until it has ended.
-async fn blocking<T: Send + 'static>(
-    mirror: &Mirror,
-    work: impl FnOnce(&Mirror) -> Result<T, GitError> + Send + 'static,
-) -> Result<T, GitError> {
-    in_background(mirror.clone(), move |mirror| work(&mirror)).await
-}
-
-async fn in_background<C: Send + 'static, T: Send + 'static>(
-    context: C,
-    work: impl FnOnce(C) -> Result<T, GitError> + Send + 'static,
-) -> Result<T, GitError> {
-    static WORKERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
-    let permit = Arc::clone(&WORKERS)
-        .acquire_owned()
-        .await
-        .map_err(std::io::Error::other)?;
-    tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        work(context)
-    })
-    .await
-    .map_err(std::io::Error::other)?
-}
-
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

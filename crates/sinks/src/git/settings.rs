@@ -47,7 +47,7 @@ pub(super) enum Remote {
 /// What happens to files of an inventory that is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnDelete {
-    /// They stay, as a record of what was.
+    /// They stay, as a record of what was, and belong to nobody.
     Retain,
     /// They go.
     Prune,

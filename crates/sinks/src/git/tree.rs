@@ -4,20 +4,84 @@
 //! changed, so one changed file costs one file and the directories above it, however many others
 //! there are.
 
-use std::collections::{BTreeMap, btree_map::Entry as MapEntry};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, btree_map::Entry as MapEntry},
+    rc::Rc,
+};
 
 use git2::{ObjectType, Oid, Repository};
 
-use super::{error::GitError, pack::PackWriter};
+use super::{error::GitError, limits::LARGEST_FILE, pack::PackWriter};
+use crate::layout::path::LONGEST_PATH;
 
 const FILE: i32 = 0o100_644;
 const EXECUTABLE: i32 = 0o100_755;
 const DIRECTORY: i32 = 0o040_000;
 
+/// Bytes of memory that the directories may take that somebody looked into; a million files or so.
+/// A repository whose directories contain each other would otherwise never end.
+const MOST_DIRECTORIES: u64 = 192 << 20;
+/// Bytes of files that may be read to make one commit.
+const MOST_READ: u64 = 1 << 30;
+/// What an entry of a directory takes beside its name.
+const ENTRY: u64 = 100;
+
 /// The files of a commit, being changed.
 pub(super) struct Files<'r> {
-    repository: &'r Repository,
+    reader: Rc<Reader<'r>>,
     root: Directory,
+}
+
+/// Reads objects of whatever size a server made them, up to a point.
+struct Reader<'r> {
+    repository: &'r Repository,
+    /// What may still be spent on directories.
+    directories: Cell<u64>,
+    /// What may still be read of files.
+    files: Cell<u64>,
+}
+
+impl<'r> Reader<'r> {
+    fn new(repository: &'r Repository) -> Self {
+        Self {
+            repository,
+            directories: Cell::new(MOST_DIRECTORIES),
+            files: Cell::new(MOST_READ),
+        }
+    }
+
+    fn size(&self, id: Oid) -> Result<u64, GitError> {
+        let (size, _) = self.repository.odb()?.read_header(id)?;
+        if size as u64 > LARGEST_FILE {
+            return Err(GitError::excess(
+                "an object of the repository",
+                LARGEST_FILE,
+            ));
+        }
+        Ok(size as u64)
+    }
+
+    fn directory(&self, id: Oid) -> Result<Directory, GitError> {
+        let spend = |cost: u64| {
+            let left = self.directories.get().checked_sub(cost);
+            self.directories.set(left.ok_or_else(|| {
+                GitError::excess("the directories of the repository", MOST_DIRECTORIES)
+            })?);
+            Ok::<(), GitError>(())
+        };
+        spend(self.size(id)?)?;
+        let tree = self.repository.find_tree(id)?;
+        spend(tree.len() as u64 * ENTRY)?;
+        Ok(Directory::of(id, &tree))
+    }
+
+    fn file(&self, id: Oid) -> Result<Vec<u8>, GitError> {
+        let left = self.files.get().checked_sub(self.size(id)?);
+        self.files
+            .set(left.ok_or_else(|| GitError::excess("what has to be read", MOST_READ))?);
+        Ok(self.repository.find_blob(id)?.content().to_vec())
+    }
 }
 
 struct Directory {
@@ -39,11 +103,12 @@ enum Node {
 impl<'r> Files<'r> {
     /// The files of a tree, or none.
     pub(super) fn open(repository: &'r Repository, tree: Option<Oid>) -> Result<Self, GitError> {
+        let reader = Rc::new(Reader::new(repository));
         let root = match tree {
-            Some(id) => Directory::read(repository, id)?,
+            Some(id) => reader.directory(id)?,
             None => Directory::new(),
         };
-        Ok(Self { repository, root })
+        Ok(Self { reader, root })
     }
 
     /// Whether there is nothing at all, looking only at what was read.
@@ -63,7 +128,7 @@ impl<'r> Files<'r> {
         let Some(id) = self.get(path)? else {
             return Ok(None);
         };
-        Ok(Some(self.repository.find_blob(id)?.content().to_vec()))
+        self.reader.file(id).map(Some)
     }
 
     /// The names in a directory, files and directories apart; empty if it is not there.
@@ -72,9 +137,9 @@ impl<'r> Files<'r> {
         let directory = if path.is_empty() {
             Some(&mut self.root)
         } else {
-            let repository = self.repository;
+            let reader = Rc::clone(&self.reader);
             match self.find(path)? {
-                Some((above, name)) => above.inner(repository, name)?,
+                Some((above, name)) => above.inner(&reader, name)?,
                 None => None,
             }
         };
@@ -90,6 +155,27 @@ impl<'r> Files<'r> {
             }
         }
         Ok((files, directories))
+    }
+
+    /// The paths of all files below a directory. Longer ones than anybody may write are left out.
+    pub(super) fn below(&mut self, directory: &str) -> Result<Vec<String>, GitError> {
+        let mut found = Vec::new();
+        let mut waiting = vec![directory.to_owned()];
+        while let Some(directory) = waiting.pop() {
+            let (here, deeper) = self.list(&directory)?;
+            let full = |name: &String| match directory.as_str() {
+                "" => name.clone(),
+                above => format!("{above}/{name}"),
+            };
+            found.extend(here.iter().map(full));
+            waiting.extend(
+                deeper
+                    .iter()
+                    .map(full)
+                    .filter(|path| path.len() <= LONGEST_PATH),
+            );
+        }
+        Ok(found)
     }
 
     /// The name of a directory as it is stored; nothing if it is not there, or was changed and not
@@ -171,7 +257,7 @@ impl<'r> Files<'r> {
         let mut directory = &mut self.root;
         directory.changed = true;
         for part in parts {
-            directory = directory.enter(self.repository, part, path)?;
+            directory = directory.enter(&self.reader, part, path)?;
             directory.changed = true;
         }
         Ok((directory, name.as_bytes()))
@@ -179,7 +265,7 @@ impl<'r> Files<'r> {
 
     /// Writes what changed and returns the tree.
     pub(super) fn write(&mut self, pack: &mut PackWriter) -> Result<Oid, GitError> {
-        match self.root.write(self.repository, pack)? {
+        match self.root.write(self.reader.repository, pack)? {
             Some(id) => Ok(id),
             // Only a root may be empty.
             None => pack.add(ObjectType::Tree, b""),
@@ -188,12 +274,11 @@ impl<'r> Files<'r> {
 
     /// The directory that holds a path, if it is there, and the last part of the path.
     fn find<'p>(&mut self, path: &'p str) -> Result<Option<(&mut Directory, &'p [u8])>, GitError> {
-        let repository = self.repository;
         let mut parts = parts(path)?;
         let name = parts.pop().unwrap_or_default();
         let mut directory = &mut self.root;
         for part in parts {
-            match directory.inner(repository, part.as_bytes())? {
+            match directory.inner(&self.reader, part.as_bytes())? {
                 Some(inner) => directory = inner,
                 None => return Ok(None),
             }
@@ -211,8 +296,7 @@ impl Directory {
         }
     }
 
-    fn read(repository: &Repository, id: Oid) -> Result<Self, GitError> {
-        let tree = repository.find_tree(id)?;
+    fn of(id: Oid, tree: &git2::Tree<'_>) -> Self {
         let entries = tree
             .iter()
             .map(|entry| {
@@ -226,11 +310,11 @@ impl Directory {
                 (entry.name_bytes().into(), node)
             })
             .collect();
-        Ok(Self {
+        Self {
             stored: Some(id),
             entries,
             changed: false,
-        })
+        }
     }
 
     /// Whether nothing is left in it, looking only at what was read.
@@ -241,16 +325,12 @@ impl Directory {
     }
 
     /// A directory in this one, if it is there.
-    fn inner(
-        &mut self,
-        repository: &Repository,
-        name: &[u8],
-    ) -> Result<Option<&mut Self>, GitError> {
+    fn inner(&mut self, reader: &Reader<'_>, name: &[u8]) -> Result<Option<&mut Self>, GitError> {
         let Some(node) = self.entries.get_mut(name) else {
             return Ok(None);
         };
         if let Node::Unread(id) = node {
-            *node = Node::Read(Directory::read(repository, *id)?);
+            *node = Node::Read(reader.directory(*id)?);
         }
         Ok(match node {
             Node::Read(inner) => Some(inner),
@@ -261,7 +341,7 @@ impl Directory {
     /// A directory in this one, made if it is not there.
     fn enter(
         &mut self,
-        repository: &Repository,
+        reader: &Reader<'_>,
         name: &str,
         path: &str,
     ) -> Result<&mut Self, GitError> {
@@ -270,7 +350,7 @@ impl Directory {
             .entry(name.as_bytes().into())
             .or_insert_with(|| Node::Read(Directory::new()));
         if let Node::Unread(id) = node {
-            *node = Node::Read(Directory::read(repository, *id)?);
+            *node = Node::Read(reader.directory(*id)?);
         }
         match node {
             Node::Read(inner) => Ok(inner),
@@ -526,6 +606,25 @@ mod tests {
             })
             .unwrap();
         assert!(stage.paths(empty).is_empty());
+    }
+
+    /// Thirty directories that each contain the next one thirty times: a few kilobytes, and more
+    /// files than there are atoms.
+    #[test]
+    fn a5_directories_that_contain_each_other_have_an_end() {
+        let stage = Stage::new();
+        let mut inner = stage.blob("leaf");
+        let mut mode = FILE;
+        for _ in 0..30 {
+            let mut builder = stage.repository.treebuilder(None).unwrap();
+            for n in 0..30 {
+                builder.insert(format!("d{n}"), inner, mode).unwrap();
+            }
+            (inner, mode) = (builder.write().unwrap(), DIRECTORY);
+        }
+        let mut files = Files::open(&stage.repository, Some(inner)).unwrap();
+        let error = files.below("").unwrap_err();
+        assert!(matches!(error, GitError::Excess { .. }), "{error:?}");
     }
 
     #[test]

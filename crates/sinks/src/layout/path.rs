@@ -7,7 +7,7 @@ use std::ops::Deref;
 /// Longest segment that file systems take.
 const LONGEST_SEGMENT: usize = 255;
 /// Longest path that checkouts take.
-const LONGEST_PATH: usize = 4096;
+pub(crate) const LONGEST_PATH: usize = 4096;
 /// Where Kollect keeps its own records; no row and no document may stand there.
 pub const RESERVED: &str = ".kollect";
 

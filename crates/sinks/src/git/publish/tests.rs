@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Writes and removes files, whatever is there.
-struct Edit {
+pub(super) struct Edit {
     writes: Vec<(String, String)>,
     removes: Vec<String>,
     /// Something that happens between looking at the branch and pushing.
@@ -35,7 +35,7 @@ struct Edit {
 }
 
 impl Edit {
-    fn new(writes: &[(&str, &str)], removes: &[&str]) -> Arc<Self> {
+    pub(super) fn new(writes: &[(&str, &str)], removes: &[&str]) -> Arc<Self> {
         Arc::new(Self {
             writes: writes
                 .iter()
@@ -78,7 +78,7 @@ impl Proposal for Edit {
 }
 
 /// A description of a sink and the Secret it refers to.
-fn read(
+pub(super) fn read(
     endpoint: &str,
     secret: &[(&str, &str)],
     ca: Option<&str>,
@@ -113,11 +113,12 @@ fn read(
         dialer: Dialer::new(policy),
         work_dir: work_dir.to_owned(),
         local_repositories: true,
+        census: std::sync::Arc::default(),
     };
     settings::settings(&spec, &materials, &environment)
 }
 
-fn publisher(settings: Settings, work_dir: &Path) -> Arc<Publisher> {
+pub(super) fn publisher(settings: Settings, work_dir: &Path) -> Arc<Publisher> {
     Arc::new(Publisher {
         remote: settings.remote,
         url: settings.url,
@@ -126,6 +127,7 @@ fn publisher(settings: Settings, work_dir: &Path) -> Arc<Publisher> {
         author: settings.author,
         signer: settings.signer,
         work_dir: work_dir.to_owned(),
+        limits: Limits::default(),
     })
 }
 

@@ -14,8 +14,9 @@ use super::Line;
 use crate::{
     git::{
         error::GitError,
+        limits::Clock,
         pack::Pack,
-        pkt::{Pkt, PktReader, Source},
+        pkt::{Allowance, Pkt, PktReader, Source},
         protocol::Service,
     },
     http::{Body, HttpClient, empty, full},
@@ -63,13 +64,17 @@ impl fmt::Debug for HttpTransport {
 
 impl HttpTransport {
     /// Asks a service for what it has.
-    pub(super) async fn open(&self, service: Service) -> Result<(PktReader, Line), GitError> {
+    pub(super) async fn open(
+        &self,
+        service: Service,
+        allowance: Allowance,
+    ) -> Result<(PktReader, Line), GitError> {
         let path = format!("info/refs?service={}", service.name());
         let request = self.request(Method::GET, &path);
         let request = request.body(empty()).map_err(|_| bad_url())?;
         let answer = self.answer(request).await?;
         let expected = format!("application/x-{}-advertisement", service.name());
-        let mut lines = body(answer, &expected)?;
+        let mut lines = body(answer, &expected, allowance)?;
         // The service repeats its name in front.
         match lines.expect().await? {
             Pkt::Data(line) if line.starts_with(b"# service=") => {}
@@ -115,6 +120,8 @@ impl HttpLine {
         self,
         head: Vec<u8>,
         pack: Option<Pack>,
+        allowance: Allowance,
+        clock: Clock,
     ) -> Result<PktReader, GitError> {
         let service = self.service.name();
         let length = head.len() as u64 + pack.as_ref().map_or(0, Pack::len);
@@ -130,18 +137,22 @@ impl HttpLine {
             .header(header::CONTENT_LENGTH, length)
             .body(match pack {
                 None => full(head),
-                Some(pack) => streamed(head.into(), pack),
+                Some(pack) => streamed(head.into(), pack, clock),
             })
             .map_err(|_| bad_url())?;
         let answer = self.transport.answer(request).await?;
-        body(answer, &format!("application/x-{service}-result"))
+        body(
+            answer,
+            &format!("application/x-{service}-result"),
+            allowance,
+        )
     }
 }
 
 /// A head, then a pack from its file.
-fn streamed(head: Bytes, pack: Pack) -> Body {
+fn streamed(head: Bytes, pack: Pack, clock: Clock) -> Body {
     let frames = stream::try_unfold((Some(head), 0_u64), move |(head, offset)| {
-        let pack = pack.clone();
+        let (pack, clock) = (pack.clone(), clock.clone());
         async move {
             if let Some(head) = head {
                 return Ok(Some((Frame::data(head), (None, offset))));
@@ -150,6 +161,7 @@ fn streamed(head: Bytes, pack: Pack) -> Body {
                 .await
                 .map_err(std::io::Error::other)??;
             Ok(piece.map(|bytes| {
+                clock.moved(bytes.len());
                 let next = offset + bytes.len() as u64;
                 (Frame::data(bytes), (None, next))
             }))
@@ -186,14 +198,18 @@ fn refused(status: StatusCode) -> GitError {
     }
 }
 
-fn body(answer: Response<Incoming>, expected: &str) -> Result<PktReader, GitError> {
+fn body(
+    answer: Response<Incoming>,
+    expected: &str,
+    allowance: Allowance,
+) -> Result<PktReader, GitError> {
     let kind = answer.headers().get(header::CONTENT_TYPE);
     if kind.is_none_or(|kind| kind.as_bytes() != expected.as_bytes()) {
         return Err(GitError::Configuration(
             "the server does not speak Git's smart protocol at spec.endpoint; check the URL".into(),
         ));
     }
-    Ok(PktReader::new(BodySource(answer.into_body())))
+    Ok(PktReader::new(BodySource(answer.into_body()), allowance))
 }
 
 fn bad_url() -> GitError {

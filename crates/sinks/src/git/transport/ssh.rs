@@ -10,19 +10,24 @@ use russh::{
     keys::{PrivateKey, PrivateKeyWithHashAlg, PublicKeyOrCertificate, decode_secret_key},
 };
 
-use super::{Line, known_hosts::KnownHosts};
+use super::{
+    Line,
+    known_hosts::KnownHosts,
+    leash::{Leash, Leashed},
+};
 use crate::{
     dial::Dialer,
     git::{
-        error::{GitError, complaint},
-        pkt::{PktReader, Source},
+        error::{GitError, MOST_WORDS, complaint},
+        pkt::{Allowance, PktReader, Source},
         protocol::Service,
     },
     secret::SecretText,
 };
 
-/// How much of what the server writes for people is kept for the error text.
-const MOST_REMARKS: usize = 1_000;
+/// A connection on which nothing is heard for so long is given up. Servers are asked for a sign of
+/// life before that.
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// Which host keys are accepted.
 #[derive(Debug, Clone)]
@@ -76,6 +81,8 @@ pub(in crate::git) fn private_key(text: &SecretText) -> Result<Arc<PrivateKey>, 
 pub(in crate::git) struct SshConnection {
     handle: Handle<Watch>,
     path: String,
+    /// Ends the connection, whatever the server does.
+    _leash: Leash,
 }
 
 impl SshTransport {
@@ -87,7 +94,9 @@ impl SshTransport {
             .await
             .map_err(|error| GitError::Sink(error.into()))?;
         let mut config = client::Config {
-            keepalive_interval: Some(Duration::from_secs(15)),
+            inactivity_timeout: Some(SILENCE),
+            keepalive_interval: Some(SILENCE / 4),
+            keepalive_max: 3,
             nodelay: true,
             ..client::Config::default()
         };
@@ -106,6 +115,7 @@ impl SshTransport {
             host: self.host.clone(),
             port: self.port,
         };
+        let (stream, leash) = Leashed::new(stream);
         let mut handle = client::connect_stream(Arc::new(config), stream, watch)
             .await
             .map_err(|error| match error {
@@ -133,6 +143,7 @@ impl SshTransport {
             AuthResult::Success => Ok(SshConnection {
                 handle,
                 path: self.path.clone(),
+                _leash: leash,
             }),
             // A server that refuses says what else it would take; silence is a broken connection.
             AuthResult::Failure {
@@ -156,7 +167,11 @@ impl SshTransport {
 
 impl SshConnection {
     /// Starts a service and returns what it says.
-    pub(super) async fn open(&self, service: Service) -> Result<(PktReader, Line), GitError> {
+    pub(super) async fn open(
+        &self,
+        service: Service,
+        allowance: Allowance,
+    ) -> Result<(PktReader, Line), GitError> {
         let channel = self
             .handle
             .channel_open_session()
@@ -168,11 +183,12 @@ impl SshConnection {
             .exec(true, command)
             .await
             .map_err(|error| broken(&error))?;
-        let reader = PktReader::new(ChannelSource {
+        let source = ChannelSource {
             channel: read,
             remarks: String::new(),
             failed: false,
-        });
+        };
+        let reader = PktReader::new(source, allowance);
         Ok((reader, Line::Ssh(SshLine(write))))
     }
 }
@@ -207,7 +223,7 @@ impl Source for ChannelSource {
             match self.channel.wait().await {
                 Some(ChannelMsg::Data { data }) => return Ok(Some(data)),
                 Some(ChannelMsg::ExtendedData { data, .. }) => {
-                    if self.remarks.len() < MOST_REMARKS {
+                    if self.remarks.len() < 4 * MOST_WORDS {
                         self.remarks.push_str(&String::from_utf8_lossy(&data));
                     }
                 }
