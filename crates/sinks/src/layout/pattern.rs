@@ -71,33 +71,53 @@ impl Pattern {
     }
 }
 
-/// A segment without anything in it leaves no trace in the path.
+/// A segment without anything in it leaves no trace in the path. Which beginnings of the path can be
+/// reached is worked out segment by segment, so that nothing is tried twice.
 fn match_segments(pattern: &[Vec<Token>], path: &[&str]) -> bool {
-    let Some((first, rest)) = pattern.split_first() else {
-        return path.is_empty();
-    };
-    match_tokens(first, "") && match_segments(rest, path)
-        || path.split_first().is_some_and(|(segment, others)| {
-            match_tokens(first, segment) && match_segments(rest, others)
-        })
+    let mut reached = vec![false; path.len() + 1];
+    reached[0] = true;
+    for tokens in pattern {
+        let may_vanish = match_tokens(tokens, "");
+        // From the end, so that one segment of the pattern takes one of the path at most.
+        for at in (0..=path.len()).rev() {
+            let before = at.checked_sub(1);
+            reached[at] = reached[at] && may_vanish
+                || before
+                    .is_some_and(|before| reached[before] && match_tokens(tokens, path[before]));
+        }
+    }
+    reached[path.len()]
 }
 
+/// The same within one segment, byte by byte.
 fn match_tokens(tokens: &[Token], text: &str) -> bool {
-    let Some((first, rest)) = tokens.split_first() else {
-        return text.is_empty();
-    };
-    match first {
-        Token::Text(expected) => text
-            .strip_prefix(expected.as_str())
-            .is_some_and(|text| match_tokens(rest, text)),
-        Token::Number => {
-            let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            (1..=digits).any(|taken| match_tokens(rest, &text[taken..]))
+    let mut reached = vec![false; text.len() + 1];
+    reached[0] = true;
+    for token in tokens {
+        let mut next = vec![false; text.len() + 1];
+        match token {
+            Token::Text(expected) => {
+                for at in (0..=text.len()).filter(|at| reached[*at]) {
+                    if text.as_bytes()[at..].starts_with(expected.as_bytes()) {
+                        next[at + expected.len()] = true;
+                    }
+                }
+            }
+            Token::Number => {
+                for (at, byte) in text.bytes().enumerate() {
+                    next[at + 1] = byte.is_ascii_digit() && (reached[at] || next[at]);
+                }
+            }
+            Token::Any => {
+                let first = reached.iter().position(|reached| *reached);
+                for place in &mut next[first.unwrap_or(text.len() + 1)..] {
+                    *place = true;
+                }
+            }
         }
-        Token::Any => (0..=text.len())
-            .filter(|taken| text.is_char_boundary(*taken))
-            .any(|taken| match_tokens(rest, &text[taken..])),
+        reached = next;
     }
+    reached[text.len()]
 }
 
 /// The path of the whole document that a part or the manifest of parts belongs to.
@@ -162,6 +182,49 @@ mod tests {
             };
             assert_eq!(pattern.matches(path), expected, "{template} {path}");
         }
+    }
+
+    #[test]
+    fn a4_repeated_placeholders_are_matched_at_once() {
+        let inventory = InventoryId::namespaced("team-a", "web");
+        let fixed = Fixed {
+            cluster: "lab",
+            inventory: &inventory,
+            generation: 4,
+            extension: ".yaml",
+            naming: Naming {
+                group: GroupInPath::Auto,
+                lowercase_kind: true,
+                longest: 63,
+            },
+        };
+        let begun = std::time::Instant::now();
+        let many = "{sourceName}".repeat(300);
+        let wide = "{kind}/".repeat(500);
+        for (template, path, expected) in [
+            (format!("{many}b"), "a".repeat(250), false),
+            (many.clone(), "a".repeat(250), true),
+            (
+                format!("{}{{sourceName}}!", "{sourceName}a".repeat(100)),
+                "a".repeat(250),
+                false,
+            ),
+            (
+                format!("{}{{sourceName}}x", "{generation}".repeat(200)),
+                "1".repeat(250),
+                false,
+            ),
+            (format!("{wide}{{sourceName}}.x"), "a/".repeat(400), false),
+            (
+                format!("{wide}{{sourceName}}.x"),
+                format!("{}b.x", "a/".repeat(400)),
+                true,
+            ),
+        ] {
+            let pattern = Pattern::of_rows(&Template::of_rows(&template).unwrap(), &fixed);
+            assert_eq!(pattern.matches(&path), expected, "{template}");
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5));
     }
 
     #[test]

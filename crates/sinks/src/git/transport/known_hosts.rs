@@ -10,6 +10,11 @@ use russh::keys::{
 
 use crate::git::error::GitError;
 
+/// Names of hosts have at most 255 characters; a longer pattern matches none that matters.
+const LONGEST: usize = 1024;
+/// Lines that are looked at; every connection asks all of them.
+const MOST_LINES: usize = 10_000;
+
 /// The content of a `known_hosts` file.
 #[derive(Clone)]
 pub(in crate::git) struct KnownHosts(Vec<Entry>);
@@ -22,6 +27,7 @@ impl KnownHosts {
             .lines()
             .map(str::trim)
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .take(MOST_LINES)
             .filter_map(|line| line.parse().ok())
             .collect();
         if entries.is_empty() {
@@ -106,20 +112,34 @@ fn matches(patterns: &HostPatterns, name: &str) -> bool {
     }
 }
 
-/// `*` stands for anything, `?` for one character.
+/// `*` stands for anything, `?` for one character. Going back to the last `*` is enough: what an
+/// earlier one could take, the last one can take as well.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => {
-            fits(rest, name)
-                || name
-                    .split_first()
-                    .is_some_and(|(_, tail)| fits(pattern, tail))
-        }
-        (Some((b'?', rest)), Some((_, tail))) => fits(rest, tail),
-        (Some((a, rest)), Some((b, tail))) => a.eq_ignore_ascii_case(b) && fits(rest, tail),
-        _ => false,
+    if pattern.len() > LONGEST {
+        return false;
     }
+    let (mut at, mut of) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while of < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, of));
+                at += 1;
+            }
+            Some(wanted) if *wanted == b'?' || wanted.eq_ignore_ascii_case(&name[of]) => {
+                at += 1;
+                of += 1;
+            }
+            _ => match &mut star {
+                Some((place, taken)) => {
+                    *taken += 1;
+                    (at, of) = (*place + 1, *taken);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|rest| *rest == b'*')
 }
 
 #[cfg(test)]
@@ -174,6 +194,38 @@ mod tests {
         ));
         let several = format!("# comment\nnonsense\ngit.example {OTHER}\ngit.example {ED}\n");
         assert!(trusts(&several, "git.example", 22));
+    }
+
+    #[test]
+    fn a4_patterns_of_many_stars_are_matched_at_once() {
+        let begun = std::time::Instant::now();
+        let name = "a".repeat(255);
+        for (pattern, expected) in [
+            (format!("{}b", "a*".repeat(100)), false),
+            (format!("{}b", "*a".repeat(100)), false),
+            (format!("{}b", "*".repeat(1000)), false),
+            (format!("{}?", "*".repeat(1000)), true),
+            ("a*".repeat(100), true),
+            ("*a".repeat(300), false),
+            ("*".repeat(2000), false),
+        ] {
+            let found = fits(pattern.as_bytes(), name.as_bytes());
+            assert_eq!(found, expected, "{pattern}");
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(1));
+        for (pattern, name, expected) in [
+            ("", "", true),
+            ("*", "", true),
+            ("?", "", false),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyyd", false),
+            ("*.example", "a.example.example", true),
+            ("a?c", "aBc", true),
+            ("a", "ab", false),
+        ] {
+            let found = fits(pattern.as_bytes(), name.as_bytes());
+            assert_eq!(found, expected, "{pattern} {name}");
+        }
     }
 
     #[test]
