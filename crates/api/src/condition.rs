@@ -159,6 +159,8 @@ words! {
         ExportFailed,
         /// An export failed for good; only a change of configuration helps.
         ExportTerminal,
+        /// Rows were left out because they have not what the sink's layout asks for.
+        RowsSkipped,
         /// The outside world could not be cleaned up after a deletion.
         CleanupTerminal,
         /// Many rows for one document.

@@ -475,7 +475,7 @@ impl Exporter {
                         tracing::warn!(%inventory, sink = %key, %error, "export failed");
                     }
                 }
-                self.delivered(&key, result.map(|_| ()), now);
+                self.delivered(&key, result, now);
             }
             Ok(Ended::Retirement(key, result)) => {
                 self.busy.remove(&key);
@@ -518,7 +518,7 @@ impl Exporter {
         }
     }
 
-    fn delivered(&mut self, key: &SinkKey, result: Result<(), SinkError>, now: Moment) {
+    fn delivered(&mut self, key: &SinkKey, result: Result<Receipt, SinkError>, now: Moment) {
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.order.key == *key) {
             let reopened = lane
                 .source()

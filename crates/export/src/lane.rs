@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kollect_collect::store::{Revision, Subscription};
-use kollect_sinks::{Demand, SinkError};
+use kollect_sinks::{Demand, Receipt, SinkError, Skipped};
 
 use crate::{
     Moment,
@@ -31,6 +31,8 @@ pub(crate) struct Lane {
     refusal: Option<SinkError>,
     last_export: Option<Export>,
     confirmed_at: Option<Timestamp>,
+    /// Rows that the sink leaves out.
+    skipped: Option<Skipped>,
     /// The rows that the sink holds, if it is known for certain.
     holds: Option<RowsVersion>,
     /// A delivery is under way that began with this.
@@ -76,6 +78,7 @@ impl Lane {
             refusal: None,
             last_export: None,
             confirmed_at: None,
+            skipped: None,
             holds: None,
             under_way: None,
             lost: 0,
@@ -210,7 +213,7 @@ impl Lane {
     /// The delivery under way has ended; this is the last reopening of the sink.
     pub(crate) fn end(
         &mut self,
-        result: Result<(), SinkError>,
+        result: Result<Receipt, SinkError>,
         reopened: u64,
         now: Moment,
         jitter: Jitter,
@@ -219,7 +222,8 @@ impl Lane {
             return;
         };
         match result {
-            Ok(()) => {
+            Ok(receipt) => {
+                self.skipped = receipt.skipped;
                 let news = self.holds != Some(under_way.rows_version) || self.failure.is_some();
                 self.schedule.succeeded();
                 self.failure = None;
@@ -305,6 +309,7 @@ impl Lane {
             state,
             last_export: self.last_export.clone(),
             confirmed_at: self.confirmed_at,
+            skipped: self.skipped.clone(),
         }
     }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kollect_api::SinkKey;
 use kollect_collect::plan::TargetKey;
-use kollect_sinks::SinkError;
+use kollect_sinks::{SinkError, Skipped};
 
 use crate::survey::Survey;
 
@@ -32,6 +32,8 @@ pub struct LaneReport {
     pub last_export: Option<Export>,
     /// When accepted rows were last confirmed, by any delivery.
     pub confirmed_at: Option<Timestamp>,
+    /// Rows that the sink leaves out, as the last accepted delivery said.
+    pub skipped: Option<Skipped>,
 }
 
 /// How one sink stands.

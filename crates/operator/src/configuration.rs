@@ -254,7 +254,8 @@ impl Configuration {
         named.collect()
     }
 
-    fn profile_facts(&self) -> BTreeMap<NamespacedName, ProfileFact> {
+    /// The profiles, as far as they can be read.
+    pub fn profile_facts(&self) -> BTreeMap<NamespacedName, ProfileFact> {
         let mut facts: BTreeMap<NamespacedName, ProfileFact> = BTreeMap::new();
         for profile in self.profiles.all() {
             let namespace = profile.metadata.namespace.clone().unwrap_or_default();

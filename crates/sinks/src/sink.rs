@@ -73,9 +73,21 @@ pub struct Receipt {
     pub removed: u64,
     /// Bytes of rows handed to the backend.
     pub bytes: u64,
+    /// Rows that were left out, over the whole inventory.
+    pub skipped: Option<Skipped>,
     /// What a person may want to know, such as a commit. Goes to logs and to the summary of the
     /// command line, never into a status.
     pub note: Option<String>,
+}
+
+/// Rows that a sink leaves out because they have not what its configuration asks for, such as rows
+/// without an object where manifests are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many.
+    pub rows: u64,
+    /// The first of them, as `kind/namespace/name`.
+    pub first: String,
 }
 
 /// A backend that can hold rows.

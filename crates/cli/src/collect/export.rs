@@ -212,6 +212,12 @@ fn told(rows: usize, receipt: &Receipt) -> String {
     if receipt.removed > 0 {
         text.push_str(&format!(", {} removed", receipt.removed));
     }
+    if let Some(skipped) = &receipt.skipped {
+        text.push_str(&format!(
+            ", {} left out that carry no object (the first is {})",
+            skipped.rows, skipped.first
+        ));
+    }
     if let Some(note) = &receipt.note {
         text.push_str(&format!(", {note}"));
     }

@@ -24,7 +24,7 @@ use kollect_export::{
     Configuration, Order, SinkOrder,
     order::{Resume, Source},
 };
-use kollect_sinks::{DocumentOptions, SinkError};
+use kollect_sinks::{DocumentOptions, SinkError, layout::Embedding};
 use sha2::{Digest as _, Sha256};
 
 use super::subject::{Reference, Subject};
@@ -52,6 +52,8 @@ pub struct World<'w> {
     pub find: &'w dyn Fn(&SinkKey) -> Lookup,
     /// Looks for its credentials.
     pub access: &'w dyn Fn(&SinkObject) -> Access,
+    /// What is known of the profiles behind an inventory with these cluster targets.
+    pub embedding: &'w dyn Fn(&InventoryScope, &BTreeSet<String>) -> Embedding,
     /// The operator's own size of documents, if it was given.
     pub max_export_bytes: Option<i64>,
     /// Now.
@@ -105,6 +107,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
         undecided = false;
     }
     let floor = effective::floor(ceilings.iter().copied());
+    let embedding = (world.embedding)(&subject.id.scope, &targets);
     let mut findings = Vec::new();
     let deleted = subject.deleted_at.is_some();
     let mut deliver = Vec::new();
@@ -116,7 +119,9 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
                 trouble,
             });
         }
-        deliver.push(sink_order(subject, reference, &found, floor, world));
+        deliver.push(sink_order(
+            subject, reference, &found, floor, &embedding, world,
+        ));
     }
     let mut retire = Vec::new();
     let mut orphans = Vec::new();
@@ -130,8 +135,9 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
                     interval: None,
                     max_export_bytes: None,
                 };
-                let order =
-                    known.unwrap_or_else(|| sink_order(subject, &reference, &found, floor, world));
+                let order = known.unwrap_or_else(|| {
+                    sink_order(subject, &reference, &found, floor, &embedding, world)
+                });
                 retire.push(SinkOrder {
                     // An unverified connection does not keep rows from being removed.
                     source: match found {
@@ -323,6 +329,7 @@ fn sink_order(
     reference: &Reference,
     found: &Lookup,
     floor: Duration,
+    embedding: &Embedding,
     world: &World<'_>,
 ) -> SinkOrder {
     let mut configuration = Sha256::new();
@@ -334,6 +341,13 @@ fn sink_order(
         configuration.update([0]);
     }
     configuration.update(subject.generation.to_be_bytes());
+    // The profiles decide what files look like.
+    if let Embedding::Known(attributes) = embedding {
+        for attribute in attributes {
+            configuration.update(attribute);
+            configuration.update([0]);
+        }
+    }
     let mut interval = None;
     let source = match found {
         Lookup::Found(sink) => {
@@ -369,7 +383,7 @@ fn sink_order(
                 subject.max_export_bytes,
                 world.max_export_bytes,
             ),
-            ..DocumentOptions::default()
+            embedding: embedding.clone(),
         },
         resume: resume(subject, &reference.key),
     }
@@ -386,10 +400,12 @@ fn resume(subject: &Subject, key: &SinkKey) -> Option<Resume> {
         .iter()
         .find(|entry| entry.name == key.within_inventory())
         .filter(|entry| entry.namespace.as_ref().is_none_or(|n| *n == key.namespace))?;
-    let in_step = entry
-        .conditions
-        .iter()
-        .any(|c| c.type_ == ConditionType::Synced.as_str() && c.status == ConditionStatus::True);
+    let in_step = entry.conditions.iter().any(|c| {
+        // What was left out is known again only after a delivery.
+        c.type_ == ConditionType::Synced.as_str()
+            && c.status == ConditionStatus::True
+            && c.reason != Reason::RowsSkipped.as_str()
+    });
     Some(Resume {
         checksum: entry.last_checksum.clone().filter(|_| in_step)?,
         at: entry.last_export_time.as_ref()?.0,

@@ -136,6 +136,7 @@ impl Small {
             namespaces: &listing,
             cluster_targets: &self.targets,
             find: &|key| self.find(key),
+            embedding: &|_, _| Embedding::Unknown,
             access: &|sink| {
                 Access::Ready(Arc::new(SinkSource {
                     demand: kollect_sinks::backend::demand(&sink.spec),

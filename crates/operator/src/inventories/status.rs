@@ -177,7 +177,8 @@ pub fn status(
             Vec::new()
         } else {
             let settled = situation::is_settled(synced, facts.steady);
-            conditions::of(&situation, &numbers, settled, outdated)
+            let said = conditions::of(&situation, &numbers, settled, outdated);
+            conditions::with_skipped(said, &standings)
         };
     let warning = conditions::size_warning(facts);
     let said = said.into_iter().chain(warning);

@@ -70,6 +70,7 @@ fn lane(key: SinkKey, state: LaneState) -> LaneReport {
             checksum: Some("c1".to_owned()),
         }),
         confirmed_at: None,
+        skipped: None,
         key,
         state,
     }
@@ -174,6 +175,40 @@ fn s01_s02_an_export_and_then_rest() {
     let later = pass(&settled, &plan, &confirmed, 1_000, 1_000);
     assert_eq!(later.last_export_time, Some(Time(at(1_000))));
     assert_eq!(later.conditions, settled.conditions);
+}
+
+/// Rows that a sink leaves out are told for as long as it does, with the first of them.
+#[test]
+fn b10_rows_that_are_left_out_are_told() {
+    let plan = plan();
+    let good = report(vec![
+        lane(pg(), LaneState::InStep),
+        lane(git(), LaneState::InStep),
+    ]);
+    let mut partial = good.clone();
+    partial.lanes[1].skipped = Some(kollect_sinks::Skipped {
+        rows: 3,
+        first: "ConfigMap/team-a/cfg".to_owned(),
+    });
+    let first = pass(&InventoryStatus::default(), &plan, &partial, 0, 1);
+    let said = told(&first);
+    assert!(
+        said[0].starts_with("Degraded=True/RowsSkipped: snapshot/git: 3 row(s)")
+            && said[0].contains("ConfigMap/team-a/cfg"),
+        "{said:?}"
+    );
+    assert!(said.iter().any(|line| line.starts_with("Ready=True")));
+    let entry = &first.sink_exports[1].conditions[0];
+    assert_eq!(entry.reason, "RowsSkipped");
+    let again = pass(&first, &plan, &partial, 6, 7);
+    let settled = pass(&again, &plan, &partial, 60, 67);
+    assert_eq!(settled, again, "it is told once");
+    let healed = pass(&settled, &plan, &good, 60, 120);
+    assert!(
+        !told(&healed)
+            .iter()
+            .any(|line| line.starts_with("Degraded"))
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! that want the same path, and [`Places`] knows those without looking at any others. It keeps one
 //! pointer per row.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry};
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -148,8 +148,8 @@ pub struct Places {
     given: HashMap<RepoPath, Option<Row>>,
     /// How many files and directories each directory holds.
     directories: HashMap<Box<str>, u32>,
-    /// Rows that have not what the layout asks for.
-    skipped: usize,
+    /// Rows that have not what the layout asks for, as errors name them.
+    skipped: BTreeMap<String, usize>,
 }
 
 /// What has to happen to the files of rows.
@@ -190,7 +190,12 @@ impl Places {
 
     /// The number of rows that were left out because they have not what the layout asks for.
     pub fn skipped(&self) -> usize {
-        self.skipped
+        self.skipped.values().sum()
+    }
+
+    /// The first of them by name.
+    pub fn first_skipped(&self) -> Option<&str> {
+        self.skipped.keys().next().map(String::as_str)
     }
 
     /// Where a row stands; nothing if it was left out or is a copy of another.
@@ -297,7 +302,7 @@ impl Places {
     /// Lets a row want its path. Returns the path if others want it too.
     fn claim(&mut self, rule: &Rule<'_>, row: &Row) -> Result<Option<RepoPath>, LayoutError> {
         if !rule.content.has(row) {
-            self.skipped += 1;
+            *self.skipped.entry(described(row)).or_default() += 1;
             return Ok(None);
         }
         let wanted = rule.wanted(row)?;
@@ -333,7 +338,12 @@ impl Places {
     /// Takes back what a row wanted.
     fn release(&mut self, rule: &Rule<'_>, row: &Row) -> Result<(), LayoutError> {
         if !rule.content.has(row) {
-            self.skipped = self.skipped.saturating_sub(1);
+            if let Entry::Occupied(mut entry) = self.skipped.entry(described(row)) {
+                *entry.get_mut() -= 1;
+                if *entry.get() == 0 {
+                    entry.remove();
+                }
+            }
             return Ok(());
         }
         let wanted = rule.wanted(row)?;

@@ -32,6 +32,17 @@ pub fn render_all<'a>(
     held: &dyn Held,
 ) -> Result<Rendering<'a>, LayoutError> {
     let mode = layout.mode(&header.documents.embedding, rows);
+    render_as(mode, layout, header, rows, held)
+}
+
+/// The same where the mode is decided.
+pub(super) fn render_as<'a>(
+    mode: LayoutMode,
+    layout: &'a Layout,
+    header: &Header<'a>,
+    rows: &'a Snapshot,
+    held: &dyn Held,
+) -> Result<Rendering<'a>, LayoutError> {
     let rule = layout.rule(header);
     let mut rendering = Rendering {
         mode,
@@ -78,6 +89,11 @@ impl<'a> Rendering<'a> {
     /// The number of rows that were left out because they have not what the layout asks for.
     pub fn skipped(&self) -> usize {
         self.places.as_ref().map_or(0, Places::skipped)
+    }
+
+    /// Where rows stand, in a tree.
+    pub(super) fn places(&self) -> Option<&Places> {
+        self.places.as_ref()
     }
 
     /// The files, index first, rows in their order. Each is made when the iterator gets to it.

@@ -151,7 +151,7 @@ impl Writer<'_> {
             written,
             removed,
             bytes: arrays.bytes,
-            note: None,
+            ..Receipt::default()
         };
         Ok((receipt, incarnation))
     }
@@ -188,7 +188,7 @@ impl Writer<'_> {
             written,
             removed,
             bytes,
-            note: None,
+            ..Receipt::default()
         };
         Ok((receipt, incarnation))
     }
@@ -403,7 +403,7 @@ fn verdict(answer: &Answer, bytes: u64) -> Applied {
             written: count(answer, 2),
             removed: count(answer, 3),
             bytes,
-            note: None,
+            ..Receipt::default()
         })
     }
 }

@@ -7,9 +7,12 @@ use kollect_api::condition::{
     Reason,
 };
 use kollect_collect::plan::TargetKey;
+use kollect_export::report::LaneReport;
+use kollect_sinks::Skipped;
 
 use super::{
     InventoryFacts, count,
+    sink_entries::Standing,
     situation::{Failures, Situation},
 };
 use crate::{
@@ -163,6 +166,38 @@ fn delivered(numbers: &Numbers, settled: bool) -> Vec<Statement> {
         Statement::says(Synced, True, Reason::Exported, message)
     });
     said
+}
+
+/// What is said of rows that sinks leave out; in the place of saying that nothing is wrong.
+pub(super) fn with_skipped(
+    said: Vec<Statement>,
+    standings: &[(&LaneReport, Standing)],
+) -> Vec<Statement> {
+    let Some(message) = skipped(standings) else {
+        return said;
+    };
+    let told = Statement::says(Degraded, True, Reason::RowsSkipped, message);
+    let instead = |statement| match statement {
+        Ends(Degraded) => told.clone(),
+        other => other,
+    };
+    said.into_iter().map(instead).collect()
+}
+
+fn skipped(standings: &[(&LaneReport, Standing)]) -> Option<String> {
+    let lines: Vec<String> = standings
+        .iter()
+        .filter(|(_, standing)| *standing == Standing::Good)
+        .filter_map(|(lane, _)| {
+            let Skipped { rows, first } = lane.skipped.as_ref()?;
+            Some(format!(
+                "{}: {rows} row(s) left out that carry no object, the first is {first}; layout.content \
+                 manifest needs profiles with export.mode Resource",
+                lane.key.within_inventory(),
+            ))
+        })
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 fn partly_failed(numbers: &Numbers, good: usize, failures: &Failures) -> Vec<Statement> {

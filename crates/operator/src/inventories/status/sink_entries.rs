@@ -150,11 +150,17 @@ fn entry(
         Statement::says(ConditionType::Synced, status, reason, message)
     };
     let said = match standing {
-        Standing::Good => Some(synced(
-            ConditionStatus::True,
-            Reason::Exported,
-            "export completed",
-        )),
+        Standing::Good => Some(match &lane.skipped {
+            None => synced(ConditionStatus::True, Reason::Exported, "export completed"),
+            Some(skipped) => synced(
+                ConditionStatus::True,
+                Reason::RowsSkipped,
+                &format!(
+                    "export completed without {} row(s), the first is {}",
+                    skipped.rows, skipped.first
+                ),
+            ),
+        }),
         Standing::Bad(reason, text, _) => Some(synced(ConditionStatus::False, *reason, text)),
         Standing::Behind => {
             let first = statements::find(&entry.conditions, ConditionType::Synced).is_none();

@@ -15,6 +15,7 @@ fn lane(name: &str) -> LaneReport {
         state: LaneState::Behind,
         last_export: None,
         confirmed_at: None,
+        skipped: None,
     }
 }
 

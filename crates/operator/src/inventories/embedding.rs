@@ -1,0 +1,132 @@
+//! Which profiles put whole objects into the rows of an inventory. The layout of files follows them,
+//! and not what some row happens to hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kollect_api::{InventoryScope, profile::ExportMode};
+use kollect_collect::plan::ProfileFact;
+use kollect_sinks::layout::Embedding;
+
+use crate::{configuration::Configuration, table::NamespacedName};
+
+/// The attribute that holds the object when a profile does not say.
+const DEFAULT_ATTRIBUTE: &str = "resource";
+
+/// The profiles that targets use.
+#[derive(Debug, Default)]
+pub struct ProfilesInUse {
+    /// Under which attribute each puts whole objects; nothing for one that does not.
+    profiles: BTreeMap<NamespacedName, Option<String>>,
+    /// The profiles of the targets of a namespace. Nothing stands for a target that cannot be read.
+    targets: BTreeMap<String, Vec<Option<NamespacedName>>>,
+    /// The profiles of cluster targets.
+    cluster_targets: BTreeMap<String, NamespacedName>,
+}
+
+impl ProfilesInUse {
+    /// As configured at this moment.
+    pub fn of(configuration: &Configuration) -> Self {
+        let mut all = Self::default();
+        for (key, fact) in configuration.profile_facts() {
+            if let ProfileFact::Found(profile) = fact {
+                let export = profile.spec.export.as_ref();
+                let whole = export.filter(|export| export.mode == ExportMode::Resource);
+                let attribute = whole.map(|export| match export.as_.as_str() {
+                    "" => DEFAULT_ATTRIBUTE.to_owned(),
+                    name => name.to_owned(),
+                });
+                all.profiles.insert(key, attribute);
+            }
+        }
+        for target in configuration.targets.all() {
+            let namespace = target.metadata.namespace.clone().unwrap_or_default();
+            let profile = (namespace.clone(), target.spec.profile_ref.clone());
+            all.targets
+                .entry(namespace)
+                .or_default()
+                .push(Some(profile));
+        }
+        for ((namespace, _), _) in configuration.targets.unreadable() {
+            all.targets.entry(namespace).or_default().push(None);
+        }
+        for target in configuration.cluster_targets.all() {
+            let reference = &target.spec.profile_ref;
+            let profile = (reference.namespace().to_owned(), reference.name.clone());
+            let name = target.metadata.name.clone().unwrap_or_default();
+            all.cluster_targets.insert(name, profile);
+        }
+        all
+    }
+
+    /// What is known of the profiles behind an inventory: nothing, as long as one of them is not
+    /// known, or there is none.
+    pub fn embedding(&self, scope: &InventoryScope, targets: &BTreeSet<String>) -> Embedding {
+        let used: Vec<Option<&NamespacedName>> = match scope {
+            InventoryScope::Namespace(namespace) => {
+                let targets = self.targets.get(namespace).into_iter().flatten();
+                targets.map(Option::as_ref).collect()
+            }
+            InventoryScope::Cluster => {
+                let profile = |name| self.cluster_targets.get(name);
+                targets.iter().map(profile).collect()
+            }
+        };
+        let attributes: Option<Vec<&Option<String>>> = used
+            .into_iter()
+            .map(|key| self.profiles.get(key?))
+            .collect();
+        match attributes {
+            Some(attributes) if !attributes.is_empty() => {
+                Embedding::Known(attributes.into_iter().flatten().cloned().collect())
+            }
+            _ => Embedding::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> NamespacedName {
+        ("team-a".to_owned(), name.to_owned())
+    }
+
+    #[test]
+    fn b10_profiles_decide_and_what_is_not_known_decides_nothing() {
+        let whole = (key("whole"), Some("object".to_owned()));
+        let parts = (key("parts"), None);
+        let known = |names: &[&str]| {
+            Embedding::Known(names.iter().map(|name| (*name).to_owned()).collect())
+        };
+        let cases: [(&[Option<&str>], Embedding); 6] = [
+            (&[], Embedding::Unknown),
+            (&[Some("whole")], known(&["object"])),
+            (&[Some("parts")], known(&[])),
+            (&[Some("parts"), Some("whole")], known(&["object"])),
+            (&[Some("whole"), Some("gone")], Embedding::Unknown),
+            (&[Some("parts"), None], Embedding::Unknown),
+        ];
+        for (targets, expected) in cases {
+            let used = targets.iter().map(|name| name.map(key)).collect();
+            let names = (0..targets.len()).map(|n| format!("t{n}"));
+            let all = ProfilesInUse {
+                profiles: [whole.clone(), parts.clone()].into(),
+                targets: BTreeMap::from([("team-a".to_owned(), used)]),
+                cluster_targets: names
+                    .clone()
+                    .zip(targets.iter())
+                    .filter_map(|(target, name)| Some((target, key((*name)?))))
+                    .collect(),
+            };
+            let scope = InventoryScope::Namespace("team-a".to_owned());
+            assert_eq!(
+                all.embedding(&scope, &BTreeSet::new()),
+                expected,
+                "{targets:?}"
+            );
+            let rolled_up = all.embedding(&InventoryScope::Cluster, &names.collect());
+            assert_eq!(rolled_up, expected, "{targets:?}");
+        }
+    }
+}
