@@ -41,10 +41,12 @@ impl InventoryId {
         }
     }
 
-    /// The namespace as columns, keys and paths show it: cluster inventories stand under the word
-    /// `cluster`.
+    /// The namespace as columns, keys and paths show it. Cluster inventories stand under the word
+    /// `cluster`; a namespace that is really called so stands under a word that no namespace can
+    /// have, so that neither ever touches the other's rows and files.
     pub fn namespace(&self) -> &str {
         match &self.scope {
+            InventoryScope::Namespace(namespace) if namespace == "cluster" => "namespace/cluster",
             InventoryScope::Namespace(namespace) => namespace,
             InventoryScope::Cluster => "cluster",
         }
@@ -107,5 +109,21 @@ impl fmt::Display for SinkKey {
             name,
         } = self;
         write!(f, "{} {namespace}/{name}", family.kind())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b12_a_namespace_called_cluster_is_not_the_cluster() {
+        let namespaces = [
+            InventoryId::cluster("web"),
+            InventoryId::namespaced("cluster", "web"),
+            InventoryId::namespaced("team-a", "web"),
+        ]
+        .map(|inventory| inventory.namespace().to_owned());
+        assert_eq!(namespaces, ["cluster", "namespace/cluster", "team-a"]);
     }
 }

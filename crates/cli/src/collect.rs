@@ -184,6 +184,7 @@ async fn collect(options: &Options) -> Result<Code> {
             dialer: Dialer::new(options.permissions.policy()),
             work_dir: work.path().to_owned(),
             local_repositories: true,
+            census: std::sync::Arc::default(),
         },
         per_cluster: names.len() > 1,
         report: &report,

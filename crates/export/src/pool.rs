@@ -12,7 +12,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use kollect_sinks::{
-    Sink, SinkError,
+    Census, Sink, SinkError,
     backend::{self, Environment, SinkSeed},
 };
 use tokio::{
@@ -42,6 +42,7 @@ pub struct Pool {
     entries: Arc<Mutex<Entries>>,
     /// Counts the sinks that were found to work again.
     reopenings: watch::Sender<u64>,
+    census: Arc<Census>,
 }
 
 type Entries = BTreeMap<String, Entry>;
@@ -79,8 +80,9 @@ pub(crate) struct LeftAlone {
 impl Pool {
     /// Sinks that live in this environment.
     pub fn new(environment: Environment) -> Self {
+        let census = Arc::clone(&environment.census);
         let environment = Arc::new(environment);
-        Self::with_opener(move |source| {
+        let pool = Self::with_opener(move |source| {
             let environment = Arc::clone(&environment);
             let seed = SinkSeed {
                 key: source.key.clone(),
@@ -88,7 +90,13 @@ impl Pool {
                 materials: (*source.materials).clone(),
             };
             Box::pin(async move { backend::open(seed, &environment).await })
-        })
+        });
+        Self { census, ..pool }
+    }
+
+    /// Who is there to own something at a sink.
+    pub fn census(&self) -> &Census {
+        &self.census
     }
 
     /// Sinks that `opener` opens.
@@ -100,6 +108,7 @@ impl Pool {
             epoch: Instant::now(),
             entries: Arc::default(),
             reopenings: watch::channel(0).0,
+            census: Arc::default(),
         }
     }
 

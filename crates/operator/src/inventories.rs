@@ -6,6 +6,7 @@
 //!                                    └─> status <─────┘ report
 //! ```
 
+mod embedding;
 mod finalize;
 mod object;
 pub mod plan;
@@ -13,11 +14,16 @@ mod running;
 pub mod status;
 pub mod subject;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kollect_api::{
-    InventoryId,
+    InventoryId, SinkKey,
     condition::{Condition, ConditionStatus, ConditionType, Reason},
 };
 use kollect_collect::{plan::TargetKey, store::Store};
@@ -27,6 +33,7 @@ use kube::Client;
 use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
 use self::{
+    embedding::ProfilesInUse,
     finalize::{NextStep, Notice, farewell},
     object::{FinalizerChange, InventoryObject},
     plan::{World, plan},
@@ -119,6 +126,35 @@ pub enum Ended {
     Report,
     /// A write.
     Write(EndedWrite<WriteKey, Written>),
+}
+
+/// Which inventories use which sinks; nothing unless all inventories are known.
+fn users(
+    configuration: &Configuration,
+    objects: &BTreeMap<InventoryId, (Subject, InventoryObject)>,
+) -> Option<BTreeSet<(InventoryId, SinkKey)>> {
+    let Configuration {
+        inventories,
+        cluster_inventories,
+        ..
+    } = configuration;
+    let known = inventories.is_listed()
+        && cluster_inventories.is_listed()
+        && inventories.trouble().is_none()
+        && cluster_inventories.trouble().is_none()
+        && inventories.unreadable().is_empty()
+        && cluster_inventories.unreadable().is_empty();
+    let living = objects
+        .values()
+        .filter(|(subject, _)| subject.deleted_at.is_none());
+    known.then(|| {
+        living
+            .flat_map(|(subject, _)| {
+                let sinks = subject.references.iter();
+                sinks.map(|sink| (subject.id.clone(), sink.key.clone()))
+            })
+            .collect()
+    })
 }
 
 impl Inventories {
@@ -238,6 +274,7 @@ impl Inventories {
         let cluster_scopes = configuration.cluster_scopes.all();
         let namespaces = configuration.namespace_listing();
         let cluster_targets = configuration.cluster_targets.all();
+        let profiles = ProfilesInUse::of(&configuration);
         let sinks = Arc::clone(&self.sinks);
         let world = World {
             scopes: &scopes,
@@ -245,6 +282,7 @@ impl Inventories {
             namespaces: &namespaces,
             cluster_targets: &cluster_targets,
             find: &|key| sinks.find(key),
+            embedding: &|scope, targets| profiles.embedding(scope, targets),
             access: &|sink| sinks.access(sink),
             max_export_bytes: self.settings.max_export_bytes,
             now: Timestamp::now(),
@@ -260,6 +298,10 @@ impl Inventories {
             let object = InventoryObject::Cluster(inventory);
             objects.insert(subject.id.clone(), (subject, object));
         }
+        self.calls
+            .pool
+            .census()
+            .learn(users(&configuration, &objects));
         self.forget(&objects);
         for (subject, object) in objects.into_values() {
             self.plan_one(subject, object, &world);

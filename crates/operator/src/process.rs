@@ -96,6 +96,7 @@ impl Operator {
             dialer: Dialer::new(settings.rules.addresses.clone()),
             work_dir: settings.work_dir.clone(),
             local_repositories: settings.rules.local_repositories,
+            census: Arc::default(),
         };
         let calls = Arc::new(Calls {
             pool: Pool::new(environment),

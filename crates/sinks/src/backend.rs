@@ -16,6 +16,7 @@ use kollect_api::{
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
 use crate::{
+    census::Census,
     credentials::Materials,
     dial::Dialer,
     error::SinkError,
@@ -89,6 +90,8 @@ pub struct Environment {
     pub work_dir: PathBuf,
     /// Whether Git repositories may be local directories.
     pub local_repositories: bool,
+    /// Who is there to own something.
+    pub census: Arc<Census>,
 }
 
 /// The backend of a type, if this program has it.
@@ -164,6 +167,7 @@ mod tests {
             dialer: Dialer::new(AddressPolicy::default()),
             work_dir: PathBuf::new(),
             local_repositories: false,
+            census: Arc::default(),
         }
     }
 

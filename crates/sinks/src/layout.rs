@@ -19,9 +19,10 @@
 //! | `document`, `index`, [`set`] | files that hold or list all rows |
 //! | [`places`] | which row stands where; who gives way |
 //! | [`render`] | files of all rows, files of a change |
-//! | [`ownership`], [`plan`] | whose files these are; what to write and what to remove |
+//! | [`ownership`], `area`, [`plan`] | whose files these are, and whose place; what to write and what to remove |
 //! | [`preview`] | what a layout would look like |
 
+mod area;
 pub mod body;
 mod content;
 pub mod csv;
@@ -69,6 +70,7 @@ pub use render::{Changes, Rendering};
 
 use crate::sink::{Delivery, DocumentOptions};
 use content::Content;
+use path::LONGEST_PATH;
 use places::Rule;
 use template::{Fixed, Naming};
 
@@ -202,8 +204,8 @@ impl Layout {
         }
     }
 
-    /// The mode, as far as it does not depend on rows: without a mode an inventory of nothing but
-    /// objects becomes a tree of manifests.
+    /// The mode. Without one the profiles decide: as soon as one of them puts whole objects into its
+    /// rows, the inventory is a tree. Rows are only looked at where the profiles are not known.
     pub fn mode(&self, embedding: &Embedding, rows: &Snapshot) -> LayoutMode {
         match self.mode {
             Some(mode) => mode,
@@ -271,6 +273,10 @@ fn read(
     default: &str,
     parse: fn(&str) -> Result<Template, String>,
 ) -> Result<Template, LayoutError> {
+    if text.is_some_and(|text| text.len() > LONGEST_PATH) {
+        let detail = format!("is longer than {LONGEST_PATH} characters");
+        return Err(LayoutError::Template { field, detail });
+    }
     let template = text
         .map_or(Ok(Template::default()), |text| parse(text))
         .map_err(|detail| LayoutError::Template { field, detail })?;

@@ -24,6 +24,7 @@
 //! | [`postgres`], [`git`] | the backends |
 
 pub mod backend;
+mod census;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod credentials;
@@ -43,5 +44,6 @@ pub mod secret;
 pub mod sink;
 pub mod tls;
 
+pub use census::Census;
 pub use error::SinkError;
-pub use sink::{Delivery, DeliveryRows, Demand, DocumentOptions, Receipt, Sink};
+pub use sink::{Delivery, DeliveryRows, Demand, DocumentOptions, Receipt, Sink, Skipped};

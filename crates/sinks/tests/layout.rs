@@ -6,6 +6,8 @@ mod algebra;
 mod bodies;
 #[path = "layout/plans.rs"]
 mod plans;
+#[path = "layout/rights.rs"]
+mod rights;
 #[path = "layout/rows.rs"]
 mod rows;
 #[path = "layout/times.rs"]

@@ -140,6 +140,7 @@ fn sink(server: &GitServer, repository: &Repository, work: &tempfile::TempDir) -
         }),
         work_dir: work.path().join("mirrors"),
         local_repositories: false,
+        census: std::sync::Arc::default(),
     };
     Ok(GitSink::new(
         "bench",

@@ -21,6 +21,8 @@ fn lookalikes() -> Vec<InventoryId> {
         InventoryId::namespaced("team-b", "inventory"),
         InventoryId::cluster("inventory"),
         InventoryId::cluster("team-a"),
+        // B12: the word that cluster inventories stand under.
+        InventoryId::namespaced("cluster", "inventory"),
     ]
 }
 

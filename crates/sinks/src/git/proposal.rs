@@ -11,15 +11,17 @@ use super::{
     error::GitError,
     message::{Context, Templates},
     publish::{Proposal, Tree},
+    settings::OnDelete,
     tree::Files,
 };
 use crate::{
+    census::Census,
     layout::{
         Header, Layout, Places, RepoPath,
         ownership::{FileOwner, Record},
-        plan::{plan_changes, plan_everything, plan_release},
+        plan::{plan_changes, plan_everything, plan_release, skipped},
     },
-    sink::Delivery,
+    sink::{Delivery, Skipped},
 };
 
 /// What all proposals of a sink have in common: how rows become files and commits.
@@ -30,16 +32,14 @@ pub(super) struct Story {
     /// The sink object.
     pub(super) sink: String,
     pub(super) namespace: String,
+    /// Who else is there.
+    pub(super) census: Arc<Census>,
 }
 
 impl Story {
     fn owner(&self, inventory: &InventoryId) -> FileOwner {
-        FileOwner {
-            // A namespace has no dot, so there is no other reading.
-            sink: format!("{}.{}", self.namespace, self.sink),
-            cluster: self.layout.cluster().to_owned(),
-            inventory: inventory.clone(),
-        }
+        let cluster = self.layout.cluster();
+        FileOwner::new(&self.namespace, &self.sink, cluster, inventory).among(&self.census)
     }
 
     fn message(&self, delivery: &Delivery, items: u64, checksum: &str) -> String {
@@ -82,11 +82,19 @@ pub(super) struct Kept {
     rows: Option<Snapshot>,
 }
 
+impl Kept {
+    /// The rows that are left out.
+    pub(super) fn skipped(&self) -> Option<Skipped> {
+        skipped(&self.places)
+    }
+}
+
 /// What a proposal leaves on the branch.
 #[derive(Debug, Default)]
 struct Left {
     places: Option<Places>,
     record: Option<Oid>,
+    skipped: Option<Skipped>,
 }
 
 /// All rows of an inventory.
@@ -105,6 +113,11 @@ impl SnapshotProposal {
             rows: rows.clone(),
             left: Mutex::default(),
         }
+    }
+
+    /// The rows that were left out.
+    pub(super) fn skipped(&self) -> Option<Skipped> {
+        locked(&self.left).skipped.clone()
     }
 
     /// What has to be remembered, once the proposal was published. Nothing if the layout cannot
@@ -138,14 +151,9 @@ impl Proposal for SnapshotProposal {
             let file = file.map_err(|error| tree.failure(error))?;
             tree.put_body(&file.path, &file.body)?;
         }
-        if plan.skipped() > 0 {
-            tracing::warn!(
-                inventory = %self.delivery.inventory,
-                rows = plan.skipped(),
-                "rows have not what the layout asks for and were left out",
-            );
-        }
-        locked(&self.left).places = plan.into_places();
+        let mut left = locked(&self.left);
+        left.skipped = plan.skipped();
+        left.places = plan.into_places();
         Ok(())
     }
 
@@ -217,6 +225,11 @@ impl ChangeProposal {
         }
     }
 
+    /// The rows that are left out, over the whole inventory.
+    pub(super) fn skipped(&self) -> Option<Skipped> {
+        locked(&self.left).skipped.clone()
+    }
+
     /// What has to be remembered, once the proposal was published.
     pub(super) fn kept(&self) -> Option<Kept> {
         let left = std::mem::take(&mut *locked(&self.left));
@@ -244,6 +257,10 @@ impl ChangeProposal {
         let header = Header::of(&self.delivery);
         let plan = plan_changes(&story.layout, &owner, &header, places, &self.delta, tree)
             .map_err(|error| tree.failure(error))?;
+        if plan.takes_over() {
+            // What others have may be different on the next commit; all rows are planned anew there.
+            return Err(out_of_step());
+        }
         let mut edits = Edits {
             removals: plan.removals().cloned().collect(),
             files: Vec::new(),
@@ -252,7 +269,10 @@ impl ChangeProposal {
             let file = file.map_err(|error| tree.failure(error))?;
             edits.files.push((file.path, file.body.into_bytes()));
         }
-        locked(&self.left).places = plan.into_places();
+        let mut left = locked(&self.left);
+        left.skipped = plan.skipped();
+        left.places = plan.into_places();
+        drop(left);
         *stage = Stage::Planned(edits.clone());
         Ok(edits)
     }
@@ -298,18 +318,25 @@ fn out_of_step() -> GitError {
     )
 }
 
-/// An inventory that is no more.
+/// An inventory that is no more. Its files belong to nobody from now on, or go.
 pub(super) struct Retirement {
     story: Arc<Story>,
     inventory: InventoryId,
+    on_delete: OnDelete,
     at: Timestamp,
 }
 
 impl Retirement {
-    pub(super) fn new(story: &Arc<Story>, inventory: &InventoryId, at: Timestamp) -> Self {
+    pub(super) fn new(
+        story: &Arc<Story>,
+        inventory: &InventoryId,
+        on_delete: OnDelete,
+        at: Timestamp,
+    ) -> Self {
         Self {
             story: Arc::clone(story),
             inventory: inventory.clone(),
+            on_delete,
             at,
         }
     }
@@ -318,9 +345,12 @@ impl Retirement {
 impl Proposal for Retirement {
     fn apply(&self, tree: &mut Tree<'_>) -> Result<(), GitError> {
         let owner = self.story.owner(&self.inventory);
-        let owned = Record::of(&owner)
-            .load(&*tree)
-            .map_err(|error| tree.failure(error))?;
+        let owned = match self.on_delete {
+            OnDelete::Retain => None,
+            OnDelete::Prune => Record::of(&owner)
+                .load(&*tree)
+                .map_err(|error| tree.failure(error))?,
+        };
         let record = plan_release(&owner, &*tree).map_err(|error| tree.failure(error))?;
         for path in owned.into_iter().flatten().chain(record) {
             tree.remove(&path)?;
@@ -329,8 +359,12 @@ impl Proposal for Retirement {
     }
 
     fn message(&self) -> String {
+        let what = match self.on_delete {
+            OnDelete::Retain => "release",
+            OnDelete::Prune => "remove",
+        };
         format!(
-            "chore({}/{}/{}): remove the files of a deleted inventory\n",
+            "chore({}/{}/{}): {what} the files of a deleted inventory\n",
             self.story.layout.cluster(),
             self.inventory.namespace(),
             self.inventory.name,

@@ -75,6 +75,21 @@ pub enum LayoutError {
         /// Where that is written down.
         record: String,
     },
+    /// A template leads into the area of another namespace.
+    #[error(
+        "layout collision: {field} leads to {area}, which belongs to inventories of namespace \
+         {namespace}, and this one is in {own}; put {{namespace}} in its place"
+    )]
+    ForeignArea {
+        /// The template.
+        field: &'static str,
+        /// Where it leads.
+        area: String,
+        /// Whose place that is.
+        namespace: String,
+        /// Where the inventory is.
+        own: String,
+    },
     /// The layout does not make the bytes of this format.
     #[error("parquet is written column by column, not as rows in a file")]
     Columnar,

@@ -17,13 +17,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kollect_api::{InventoryId, InventoryScope};
 
+use super::area::Areas;
 use super::error::LayoutError;
 use super::held::Held;
-use super::path::{RESERVED, RepoPath};
+use super::path::{LONGEST_PATH, RESERVED, RepoPath};
 use super::segment::{self, GREATEST_LENGTH, sanitise};
+use crate::{census::Census, error::SinkError};
 
 /// Most paths in one leaf.
 pub const CAPACITY: usize = 256;
+
+/// Most bytes of a leaf: as many of the longest paths, and some room.
+const LARGEST_LEAF: usize = 2 * CAPACITY * LONGEST_PATH;
+/// Most bytes of a record; millions of paths.
+const LARGEST_RECORD: usize = 256 << 20;
 
 /// Who writes files: one inventory, through one sink, from one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +41,10 @@ pub struct FileOwner {
     pub cluster: String,
     /// The inventory.
     pub inventory: InventoryId,
+    /// The records of all inventories of the same namespace and the sinks they use, this one
+    /// included; nothing if they are not known. Other records of this namespace and cluster belong
+    /// to nobody any more.
+    pub living: Option<BTreeSet<String>>,
 }
 
 impl FileOwner {
@@ -48,7 +59,48 @@ impl FileOwner {
             sink: format!("{sink_namespace}.{sink_name}"),
             cluster: cluster.to_owned(),
             inventory: inventory.clone(),
+            living: None,
         }
+    }
+
+    /// The same owner, who knows who else is there.
+    #[must_use]
+    pub fn among(mut self, census: &Census) -> Self {
+        self.living = census.look(|all| {
+            all.iter()
+                .filter(|(inventory, _)| inventory.scope == self.inventory.scope)
+                .map(|(inventory, sink)| {
+                    let FileOwner { cluster, .. } = &self;
+                    let owner = FileOwner::new(&sink.namespace, &sink.name, cluster, inventory);
+                    Record::of(&owner).root
+                })
+                .collect()
+        });
+        self
+    }
+
+    /// Whether this owner may have a path that is in another's record: because the other is no more,
+    /// or because it is in a place of this one's namespace and the other has no business there.
+    pub(super) fn may_take(&self, path: &str, other: &Record) -> bool {
+        let theirs = other.areas();
+        self.is_gone(other)
+            || Areas::of(&self.cluster, &self.inventory).contain(path)
+                && !theirs.is_some_and(|theirs| theirs.contain(path))
+    }
+
+    /// Whether a record belongs to nobody any more. Only records of the same namespace and cluster
+    /// can be judged: this process need not see others.
+    fn is_gone(&self, other: &Record) -> bool {
+        let own = Record::of(self);
+        let (Some((ours, _, our_scope)), Some((theirs, _, their_scope))) =
+            (own.parts(), other.parts())
+        else {
+            return false;
+        };
+        let known = self.living.as_ref();
+        ours == theirs
+            && our_scope.scope == their_scope.scope
+            && known.is_some_and(|living| !living.contains(other.root()))
     }
 }
 
@@ -106,6 +158,41 @@ impl Record {
         Ok(roots.into_iter().map(|root| Record { root }).collect())
     }
 
+    /// Cluster, sink and inventory, as the record's directory shows them.
+    fn parts(&self) -> Option<(&str, &str, InventoryId)> {
+        let inner = self.root.strip_prefix(&*owners())?.strip_prefix('/')?;
+        let parts: Vec<&str> = inner.split('/').collect();
+        match parts[..] {
+            [cluster, sink, "namespaces", namespace, name] => {
+                Some((cluster, sink, InventoryId::namespaced(namespace, name)))
+            }
+            [cluster, sink, "cluster", name] => Some((cluster, sink, InventoryId::cluster(name))),
+            _ => None,
+        }
+    }
+
+    /// The areas of whoever has the record.
+    fn areas(&self) -> Option<Areas> {
+        let (cluster, _, inventory) = self.parts()?;
+        Some(Areas::of(cluster, &inventory))
+    }
+
+    /// Takes paths out of the record of somebody who is no more, or had no right to them. A record
+    /// of nothing goes as well.
+    pub fn take_away(
+        &self,
+        held: &dyn Held,
+        paths: &[RepoPath],
+    ) -> Result<RecordEdit, LayoutError> {
+        let mut edit = self.edit(held, &[], paths)?;
+        let empty = self.leaf("")?;
+        if edit.writes.get(&empty).is_some_and(|bytes| *bytes == b"\n") {
+            edit.writes.remove(&empty);
+            edit.removals.insert(empty);
+        }
+        Ok(edit)
+    }
+
     /// The directory of the record.
     pub fn root(&self) -> &str {
         &self.root
@@ -131,8 +218,14 @@ impl Record {
             return Ok(None);
         }
         let mut paths = BTreeSet::new();
+        let mut total = 0;
         for leaf in leaves {
-            paths.extend(read(&held.read(&leaf)?.unwrap_or_default()));
+            let bytes = leaf_of(held, &leaf)?.unwrap_or_default();
+            total += bytes.len();
+            if total > LARGEST_RECORD {
+                return Err(no_record(&leaf));
+            }
+            paths.extend(read(&bytes));
         }
         Ok(Some(paths))
     }
@@ -141,7 +234,7 @@ impl Record {
     pub fn has(&self, held: &dyn Held, path: &RepoPath) -> Result<bool, LayoutError> {
         let digits = digits(path);
         for depth in 0..=digits.len() {
-            if let Some(leaf) = held.read(&self.leaf(&digits[..depth])?)? {
+            if let Some(leaf) = leaf_of(held, &self.leaf(&digits[..depth])?)? {
                 return Ok(read(&leaf).any(|other| other == *path));
             }
             if !held.is_directory(&self.directory(&digits[..depth]))? {
@@ -166,7 +259,7 @@ impl Record {
     ) -> Result<RecordEdit, LayoutError> {
         let mut loaded = BTreeMap::new();
         for leaf in held.below(&self.root)? {
-            let bytes = held.read(&leaf)?.unwrap_or_default();
+            let bytes = leaf_of(held, &leaf)?.unwrap_or_default();
             loaded.insert(leaf, bytes);
         }
         let whole = Node::of(paths.iter().map(|path| (digits(path), path.clone())), 0);
@@ -249,6 +342,20 @@ impl Record {
     }
 }
 
+/// The content of a leaf. What is larger than any leaf of ours was put there by somebody else.
+fn leaf_of(held: &dyn Held, leaf: &RepoPath) -> Result<Option<Vec<u8>>, LayoutError> {
+    match held.read(leaf)? {
+        Some(bytes) if bytes.len() > LARGEST_LEAF => Err(no_record(leaf)),
+        other => Ok(other),
+    }
+}
+
+fn no_record(leaf: &RepoPath) -> LayoutError {
+    LayoutError::Repository(SinkError::terminal(format!(
+        "{leaf} is larger than any record that Kollect writes; remove it from the branch"
+    )))
+}
+
 fn owners() -> String {
     format!("{RESERVED}/owners")
 }
@@ -314,7 +421,7 @@ struct Editor<'a> {
 impl Editor<'_> {
     fn load(&mut self, prefix: &str) -> Result<Node, LayoutError> {
         let leaf = self.record.leaf(prefix)?;
-        if let Some(bytes) = self.held.read(&leaf)? {
+        if let Some(bytes) = leaf_of(self.held, &leaf)? {
             let paths = read(&bytes).collect();
             self.loaded.insert(leaf, bytes);
             return Ok(Node::Leaf(paths));
@@ -414,11 +521,8 @@ mod tests {
     type Files = BTreeMap<RepoPath, Vec<u8>>;
 
     fn record() -> Record {
-        Record::of(&FileOwner {
-            sink: "team-a.repo".to_owned(),
-            cluster: "lab".to_owned(),
-            inventory: InventoryId::namespaced("team-a", "web"),
-        })
+        let inventory = InventoryId::namespaced("team-a", "web");
+        Record::of(&FileOwner::new("team-a", "repo", "lab", &inventory))
     }
 
     fn path(index: u32) -> RepoPath {
@@ -438,6 +542,7 @@ mod tests {
             sink: sink.to_owned(),
             cluster: "lab".to_owned(),
             inventory,
+            living: None,
         };
         let roots = [
             owner("a/b", InventoryId::namespaced("cluster", "web")),

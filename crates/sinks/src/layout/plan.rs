@@ -4,11 +4,12 @@
 //! ([`ownership`](super::ownership)), and the removal of files that an earlier export of the same
 //! owner left. All of it belongs into one commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kollect_api::{rules::template::Placeholder, sink::common::LayoutMode};
 use kollect_inventory::{Delta, Snapshot};
 
+use super::area;
 use super::body::{Body, File};
 use super::error::LayoutError;
 use super::held::Held;
@@ -17,8 +18,9 @@ use super::ownership::{FileOwner, Record, RecordEdit};
 use super::path::RepoPath;
 use super::pattern::{Pattern, without_part};
 use super::places::Places;
-use super::render::{Changes, Rendering, render_all, render_changes};
-use super::{Header, Layout, extension, template};
+use super::render::{Changes, Rendering, render_as, render_changes};
+use super::{Embedding, Header, Layout, extension, template};
+use crate::sink::Skipped;
 
 /// One commit: first the removals, then the files.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub struct Plan<'a> {
     rendered: Rendered<'a>,
     removals: Vec<RepoPath>,
     record: RecordEdit,
+    takes_over: bool,
 }
 
 #[derive(Debug)]
@@ -58,12 +61,18 @@ impl Plan<'_> {
             .chain(record)
     }
 
-    /// The number of rows that have not what the layout asks for, over the whole inventory.
-    pub fn skipped(&self) -> usize {
+    /// The rows that have not what the layout asks for, over the whole inventory.
+    pub fn skipped(&self) -> Option<Skipped> {
         match &self.rendered {
-            Rendered::All(rendering) => rendering.skipped(),
-            Rendered::Changes(changes) => changes.places.skipped(),
+            Rendered::All(rendering) => rendering.places().and_then(skipped),
+            Rendered::Changes(changes) => skipped(&changes.places),
         }
+    }
+
+    /// Whether it changes records of others. Such a plan is good for the commit that it was made for
+    /// and for no other.
+    pub fn takes_over(&self) -> bool {
+        self.takes_over
     }
 
     /// What has to be kept for the next plan of changes, once this one is committed. Nothing if the
@@ -76,6 +85,15 @@ impl Plan<'_> {
     }
 }
 
+/// The rows that have no place because they have not what the layout asks for.
+pub(crate) fn skipped(places: &Places) -> Option<Skipped> {
+    let first = places.first_skipped()?.to_owned();
+    Some(Skipped {
+        rows: places.skipped() as u64,
+        first,
+    })
+}
+
 /// Plans to make a repository hold all rows of an inventory, and of this owner nothing else.
 pub fn plan_everything<'a>(
     layout: &'a Layout,
@@ -84,14 +102,15 @@ pub fn plan_everything<'a>(
     rows: &'a Snapshot,
     held: &dyn Held,
 ) -> Result<Plan<'a>, LayoutError> {
-    let rendering = render_all(layout, header, rows, held)?;
-    let paths: BTreeSet<RepoPath> = rendering.paths()?.into_iter().collect();
     let record = Record::of(owner);
     let earlier = record.load(held)?;
+    let mode = mode(layout, header, rows, earlier.as_ref());
+    area::check(layout, header, mode)?;
+    let rendering = render_as(mode, layout, header, rows, held)?;
+    let paths: BTreeSet<RepoPath> = rendering.paths()?.into_iter().collect();
     let first_time = earlier.is_none();
     let mut owned = earlier.unwrap_or_default();
 
-    let mode = rendering.mode();
     let mut stale: BTreeSet<RepoPath> = owned.difference(&paths).cloned().collect();
     if mode == LayoutMode::Document && !layout.prunes(mode) {
         stale.retain(|path| !is_earlier_generation(layout, header, path));
@@ -100,16 +119,45 @@ pub fn plan_everything<'a>(
         stale.extend(leftovers::find(layout, header, mode, &paths, held)?);
     }
     let added: Vec<&RepoPath> = paths.difference(&owned).collect();
-    check_free(held, &record, &added, &stale)?;
+    let mut taken = check_free(held, owner, &added, &stale)?;
 
     owned.retain(|path| !stale.contains(path));
     owned.extend(paths);
-    let record = record.replace(held, &owned)?;
+    let mut record = record.replace(held, &owned)?;
+    stale.append(&mut taken.files);
+    let takes_over = !taken.records.is_empty();
+    taken.edit(held, &mut record)?;
     Ok(Plan {
         rendered: Rendered::All(Box::new(rendering)),
         removals: stale.into_iter().collect(),
         record,
+        takes_over,
     })
+}
+
+/// The mode of a layout. Where neither the sink nor the profiles decide it, what stands stays: what
+/// is in some row never turns a tree into a document, or the other way round.
+fn mode(
+    layout: &Layout,
+    header: &Header<'_>,
+    rows: &Snapshot,
+    owned: Option<&BTreeSet<RepoPath>>,
+) -> LayoutMode {
+    let embedding = &header.documents.embedding;
+    let undecided = layout.mode.is_none() && *embedding == Embedding::Unknown;
+    if let (true, Some(owned)) = (undecided, owned) {
+        let fixed = layout.fixed(header.inventory, header.generation);
+        let ending = template::ending(&layout.documents, extension(layout.format));
+        let documents = Pattern::of_documents(&layout.documents, &fixed);
+        let rows = Pattern::of_rows(&layout.rows, &fixed);
+        if (owned.iter()).any(|path| documents.matches(&without_part(path, ending))) {
+            return LayoutMode::Document;
+        }
+        if owned.iter().any(|path| rows.matches(path)) {
+            return LayoutMode::PerResource;
+        }
+    }
+    layout.mode(embedding, rows)
 }
 
 /// Plans a change, for layouts that do not need all rows. `places` are those of the plan before.
@@ -125,12 +173,17 @@ pub fn plan_changes<'a>(
     let record = Record::of(owner);
     let stale: BTreeSet<RepoPath> = changes.removed.iter().cloned().collect();
     let added: Vec<&RepoPath> = changes.added.iter().collect();
-    check_free(held, &record, &added, &stale)?;
-    let record = record.edit(held, &changes.added, &changes.removed)?;
+    let mut taken = check_free(held, owner, &added, &stale)?;
+    let mut record = record.edit(held, &changes.added, &changes.removed)?;
+    let mut removals = changes.removed.clone();
+    removals.extend(std::mem::take(&mut taken.files));
+    let takes_over = !taken.records.is_empty();
+    taken.edit(held, &mut record)?;
     Ok(Plan {
-        removals: changes.removed.clone(),
+        removals,
         rendered: Rendered::Changes(Box::new(changes)),
         record,
+        takes_over,
     })
 }
 
@@ -139,54 +192,120 @@ pub fn plan_release(owner: &FileOwner, held: &dyn Held) -> Result<Vec<RepoPath>,
     Ok(held.below(Record::of(owner).root())?)
 }
 
-/// Refuses paths that somebody else has. A file that nobody has may be taken over: it comes from a
-/// time without records, or from a person who now hands it to an inventory.
+/// What others have to give up for a plan.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Their files that are in the way.
+    files: BTreeSet<RepoPath>,
+    /// What is taken out of their records, by the record's directory.
+    records: BTreeMap<String, (Record, Vec<RepoPath>)>,
+}
+
+impl Taken {
+    fn edit(self, held: &dyn Held, edit: &mut RecordEdit) -> Result<(), LayoutError> {
+        for (record, paths) in self.records.into_values() {
+            let theirs = record.take_away(held, &paths)?;
+            edit.writes.extend(theirs.writes);
+            edit.removals.extend(theirs.removals);
+        }
+        Ok(())
+    }
+}
+
+/// A file that is where another is wanted.
+struct Conflict<'p> {
+    wanted: &'p RepoPath,
+    file: RepoPath,
+}
+
+/// Refuses paths that somebody else has and may keep. A file that nobody has may be taken over: it
+/// comes from a time without records, or from a person who now hands it to an inventory.
 fn check_free(
     held: &dyn Held,
-    record: &Record,
+    owner: &FileOwner,
     added: &[&RepoPath],
     stale: &BTreeSet<RepoPath>,
-) -> Result<(), LayoutError> {
-    let mut taken = Vec::new();
-    for path in added {
-        if held.contains(path)? {
-            taken.push(*path);
-        }
+) -> Result<Taken, LayoutError> {
+    let mut taken = Taken::default();
+    let conflicts = conflicts(held, added, stale)?;
+    if conflicts.is_empty() {
+        return Ok(taken);
+    }
+    let own = Record::of(owner);
+    let mut others = Record::all(held)?;
+    others.retain(|other| *other != own);
+    for Conflict { wanted, file } in conflicts {
         // A file may not replace a directory with other people's files in it, nor a directory
         // somebody's file.
-        if held.is_directory(path)? && held.below(path)?.iter().any(|inner| !stale.contains(inner))
-        {
-            return Err(nested(path));
+        let same = *wanted == file;
+        let mut given_up = same;
+        for other in &others {
+            if !other.has(held, &file)? {
+                continue;
+            }
+            if !owner.may_take(wanted, other) {
+                return Err(if same {
+                    LayoutError::Owned {
+                        path: file,
+                        record: other.root().to_owned(),
+                    }
+                } else {
+                    nested(&file)
+                });
+            }
+            let root = other.root().to_owned();
+            let (_, paths) = taken
+                .records
+                .entry(root)
+                .or_insert_with(|| (other.clone(), Vec::new()));
+            paths.push(file.clone());
+            given_up = true;
         }
-        for directory in path.directories() {
+        if !given_up {
+            return Err(nested(&file));
+        }
+        if !same {
+            taken.files.insert(file);
+        }
+    }
+    Ok(taken)
+}
+
+/// The files that are where others are wanted.
+fn conflicts<'p>(
+    held: &dyn Held,
+    added: &[&'p RepoPath],
+    stale: &BTreeSet<RepoPath>,
+) -> Result<Vec<Conflict<'p>>, LayoutError> {
+    let mut found = Vec::new();
+    // Many files may be wanted where there is one.
+    let mut seen = BTreeSet::new();
+    for wanted in added {
+        if held.contains(wanted)? {
+            let file = (*wanted).clone();
+            found.push(Conflict { wanted, file });
+        }
+        let mut in_the_way = Vec::new();
+        if held.is_directory(wanted)? {
+            in_the_way = held.below(wanted)?;
+        }
+        for directory in wanted.directories() {
             if held.is_directory(directory)? {
                 break;
             }
             if let Ok(file) = RepoPath::clean(directory)
-                && !stale.contains(&file)
                 && held.contains(&file)?
             {
-                return Err(nested(&file));
+                in_the_way.push(file);
+            }
+        }
+        for file in in_the_way {
+            if !stale.contains(&file) && seen.insert(file.clone()) {
+                found.push(Conflict { wanted, file });
             }
         }
     }
-    if taken.is_empty() {
-        return Ok(());
-    }
-    for other in Record::all(held)? {
-        if other == *record {
-            continue;
-        }
-        for path in &taken {
-            if other.has(held, path)? {
-                return Err(LayoutError::Owned {
-                    path: (*path).clone(),
-                    record: other.root().to_owned(),
-                });
-            }
-        }
-    }
-    Ok(())
+    Ok(found)
 }
 
 fn nested(path: &RepoPath) -> LayoutError {

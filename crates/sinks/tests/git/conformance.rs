@@ -7,6 +7,7 @@ use kollect_api::InventoryId;
 use kollect_sinks::{
     Sink,
     conformance::{Retirement, Subject},
+    layout::segment::{GREATEST_LENGTH, sanitise},
 };
 use kollect_testkit::{Proxy, git::SshServer};
 use serde_json::{Value, json};
@@ -138,7 +139,8 @@ impl Subject for GitSubject {
 
     async fn contents(&self, inventory: &InventoryId, cluster: &str) -> Vec<Value> {
         let files = stage::files(&self.stage.repository, "main");
-        let place = format!("{cluster}/{}/{}", inventory.namespace(), inventory.name);
+        let namespace = sanitise(inventory.namespace(), GREATEST_LENGTH);
+        let place = format!("{cluster}/{namespace}/{}", inventory.name);
         match self.layout {
             Files::PerRow => files
                 .iter()

@@ -20,7 +20,7 @@ use kollect_inventory::{
     AttributesBuffer, Delta, Interner, OriginParts, Row, Snapshot, TargetKind,
 };
 use kollect_sinks::{
-    Delivery, DeliveryRows, DocumentOptions, Sink, SinkError,
+    Census, Delivery, DeliveryRows, DocumentOptions, Sink, SinkError,
     backend::{self, Environment, SinkSeed},
     credentials,
     dial::Dialer,
@@ -47,6 +47,8 @@ pub(crate) struct Sketch {
     pub(crate) secret: Vec<(String, String)>,
     /// The directory of the mirrors, below the stage's.
     pub(crate) work: String,
+    /// Who is there.
+    pub(crate) census: Arc<Census>,
 }
 
 impl Stage {
@@ -88,6 +90,7 @@ impl Stage {
                 ("password".into(), self.server.password().into()),
             ],
             work: "mirrors".into(),
+            census: Arc::default(),
         }
     }
 
@@ -229,6 +232,7 @@ pub(crate) fn build(sketch: &Sketch, work: &Path) -> Result<Arc<dyn Sink>, SinkE
         }),
         work_dir: work.join(&sketch.work),
         local_repositories: true,
+        census: Arc::clone(&sketch.census),
     };
     let seed = SinkSeed {
         key: SinkKey::new(SinkFamily::Snapshot, "team-a", &*sketch.name),

@@ -1,6 +1,6 @@
 //! Files come, change and go, and only those that have to.
 
-use kollect_api::InventoryId;
+use kollect_api::{InventoryId, SinkKey, reference::SinkFamily};
 use kollect_sinks::{Demand, SinkError};
 use serde_json::json;
 
@@ -287,6 +287,86 @@ async fn files_of_a_deleted_inventory_stay_unless_asked_otherwise() {
         sink.retire(&inventory()).await.unwrap();
         assert_eq!(stage.visible().len(), left, "{option:?}");
     }
+}
+
+/// What a deleted inventory left belongs to nobody: another one may have it, through another sink.
+#[tokio::test]
+async fn b9_what_was_retired_can_be_taken_over() {
+    let stage = Stage::start();
+    let spec = json!({ "layout": { "mode": "perResource" } });
+    let old = stage.sink(spec.clone());
+    old.deliver(&everything(&inventory(), &[a(), b()]))
+        .await
+        .unwrap();
+    let mut sketch = stage.sketch(spec);
+    sketch.name = "git-renamed".into();
+    let renamed = stage.build(&sketch).unwrap();
+    let fresh = InventoryId::namespaced("team-a", "renamed");
+    let refused = renamed.deliver(&everything(&fresh, &[a()])).await;
+    assert!(
+        matches!(refused, Err(SinkError::Terminal(_))),
+        "{refused:?}"
+    );
+    old.retire(&inventory()).await.unwrap();
+    assert_eq!(stage.visible().len(), 2, "the files stay");
+    assert_eq!(stage.files().len(), 2, "the record does not");
+    renamed.deliver(&everything(&fresh, &[a()])).await.unwrap();
+    // The same without a chance to retire: nobody uses the first sink any more.
+    sketch.name = "git-renamed-again".into();
+    sketch.census.learn(Some(
+        [(
+            fresh.clone(),
+            SinkKey::new(SinkFamily::Snapshot, "team-a", "git-renamed-again"),
+        )]
+        .into(),
+    ));
+    let again = stage.build(&sketch).unwrap();
+    again.deliver(&everything(&fresh, &[a()])).await.unwrap();
+    again
+        .deliver(&changes(&fresh, &[a()], &[a(), b()]))
+        .await
+        .unwrap();
+    let records = stage.files().into_keys();
+    let records: Vec<String> = records
+        .filter(|path| path.starts_with(".kollect/"))
+        .collect();
+    assert!(
+        records.len() == 1 && records[0].contains("git-renamed-again"),
+        "{records:?}"
+    );
+}
+
+/// Manifests are asked for and some rows carry none: the receipt counts and names them, also when
+/// only changes are delivered.
+#[tokio::test]
+async fn b10_rows_that_are_left_out_are_in_the_receipt() {
+    let stage = Stage::start();
+    let sink = stage.sink(json!({ "layout": { "mode": "perResource", "content": "manifest" } }));
+    let object = json!({ "resource": { "apiVersion": "v1", "kind": "ConfigMap", "data": {} } });
+    let whole = row("ConfigMap", "whole", &object);
+    let receipt = sink
+        .deliver(&everything(&inventory(), &[whole.clone(), a()]))
+        .await
+        .unwrap();
+    let skipped = receipt.skipped.expect("a row is left out");
+    assert_eq!(
+        (skipped.rows, &*skipped.first),
+        (1, "Deployment/team-a/api")
+    );
+    let receipt = sink
+        .deliver(&changes(
+            &inventory(),
+            &[whole.clone(), a()],
+            &[whole.clone(), a(), b()],
+        ))
+        .await
+        .unwrap();
+    assert_eq!(receipt.skipped.map(|skipped| skipped.rows), Some(2));
+    let receipt = sink
+        .deliver(&changes(&inventory(), &[whole.clone(), a(), b()], &[whole]))
+        .await
+        .unwrap();
+    assert_eq!(receipt.skipped, None);
 }
 
 /// Links in the branch are no way out.

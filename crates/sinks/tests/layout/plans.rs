@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::rows::{Item, header, layout};
 
-type Files = BTreeMap<RepoPath, Vec<u8>>;
+pub(crate) type Files = BTreeMap<RepoPath, Vec<u8>>;
 
 fn owner(sink: &str, name: &str) -> FileOwner {
     FileOwner::new(
@@ -28,7 +28,7 @@ fn owner(sink: &str, name: &str) -> FileOwner {
     )
 }
 
-fn row(kind: &str, name: &str, value: u32) -> Row {
+pub(crate) fn row(kind: &str, name: &str, value: u32) -> Row {
     let item = json!({
         "namespace": "team-a",
         "name": name,
@@ -40,11 +40,11 @@ fn row(kind: &str, name: &str, value: u32) -> Row {
     serde_json::from_value::<Item>(item).expect("an item").row()
 }
 
-fn rows(rows: &[(&str, &str)]) -> Snapshot {
+pub(crate) fn rows(rows: &[(&str, &str)]) -> Snapshot {
     Snapshot::new(rows.iter().map(|(kind, name)| row(kind, name, 0)))
 }
 
-fn apply(files: &mut Files, plan: &Plan<'_>) {
+pub(crate) fn apply(files: &mut Files, plan: &Plan<'_>) {
     for path in plan.removals() {
         files.remove(path);
     }
@@ -54,7 +54,7 @@ fn apply(files: &mut Files, plan: &Plan<'_>) {
     }
 }
 
-fn export(
+pub(crate) fn export(
     files: &mut Files,
     spec: &Value,
     owner: &FileOwner,
@@ -83,14 +83,14 @@ fn export_at(
 }
 
 /// What is there, without records.
-fn visible(files: &Files) -> Vec<&str> {
+pub(crate) fn visible(files: &Files) -> Vec<&str> {
     let paths = files.keys().map(RepoPath::as_str);
     paths
         .filter(|path| !path.starts_with(".kollect/"))
         .collect()
 }
 
-fn tree() -> Value {
+pub(crate) fn tree() -> Value {
     json!({"type": "git", "cluster": "lab", "layout": {"mode": "perResource"}})
 }
 
