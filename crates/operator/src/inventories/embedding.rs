@@ -14,7 +14,7 @@ const DEFAULT_ATTRIBUTE: &str = "resource";
 
 /// The profiles that targets use.
 #[derive(Debug, Default)]
-pub struct ProfilesInUse {
+pub(super) struct ProfilesInUse {
     /// Under which attribute each puts whole objects; nothing for one that does not.
     profiles: BTreeMap<NamespacedName, Option<String>>,
     /// The profiles of the targets of a namespace. Nothing stands for a target that cannot be read.
@@ -25,7 +25,7 @@ pub struct ProfilesInUse {
 
 impl ProfilesInUse {
     /// As configured at this moment.
-    pub fn of(configuration: &Configuration) -> Self {
+    pub(super) fn of(configuration: &Configuration) -> Self {
         let mut all = Self::default();
         for (key, fact) in configuration.profile_facts() {
             if let ProfileFact::Found(profile) = fact {
@@ -60,7 +60,7 @@ impl ProfilesInUse {
 
     /// What is known of the profiles behind an inventory: nothing, as long as one of them is not
     /// known, or there is none.
-    pub fn embedding(&self, scope: &InventoryScope, targets: &BTreeSet<String>) -> Embedding {
+    pub(super) fn embedding(&self, scope: &InventoryScope, targets: &BTreeSet<String>) -> Embedding {
         let used: Vec<Option<&NamespacedName>> = match scope {
             InventoryScope::Namespace(namespace) => {
                 let targets = self.targets.get(namespace).into_iter().flatten();
