@@ -60,7 +60,11 @@ impl ProfilesInUse {
 
     /// What is known of the profiles behind an inventory: nothing, as long as one of them is not
     /// known, or there is none.
-    pub(super) fn embedding(&self, scope: &InventoryScope, targets: &BTreeSet<String>) -> Embedding {
+    pub(super) fn embedding(
+        &self,
+        scope: &InventoryScope,
+        targets: &BTreeSet<String>,
+    ) -> Embedding {
         let used: Vec<Option<&NamespacedName>> = match scope {
             InventoryScope::Namespace(namespace) => {
                 let targets = self.targets.get(namespace).into_iter().flatten();
