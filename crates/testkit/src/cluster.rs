@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, kubeconfig};
 use crate::http;
 use crate::names::unique;
 use crate::wait::eventually;
@@ -102,6 +102,11 @@ impl Cluster {
     /// A kubeconfig file with the contexts `admin` (current) and `restricted`.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// The text of a kubeconfig file for `user` alone.
+    pub fn kubeconfig_of(&self, user: &User) -> String {
+        kubeconfig(self, &[user])
     }
 
     /// Plain requests as `user`.

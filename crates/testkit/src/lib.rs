@@ -13,6 +13,7 @@
 //! A [`Proxy`] in front of any of them is a network that fails on demand; a [`Trouble`] in front
 //! of the API server refuses, delays, cuts and garbles by verb, resource and namespace. An
 //! operator runs as a service account that may do no more than its test needs ([`Cluster::account`]).
+//! A [`Hostile`] server is one that means harm.
 //!
 //! What a server is made of, in the order a new one needs it:
 //!
@@ -41,6 +42,7 @@ pub mod control_plane;
 pub mod debian;
 pub mod git;
 pub mod go;
+pub mod hostile;
 pub mod http;
 pub mod names;
 pub mod pki;
@@ -53,11 +55,13 @@ pub mod rbac;
 pub mod run_dir;
 pub mod service;
 pub mod trouble;
+pub mod usage;
 pub mod wait;
 
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use git::GitServer;
+pub use hostile::Hostile;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use run_dir::RunDir;

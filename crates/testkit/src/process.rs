@@ -204,6 +204,11 @@ impl Process {
 
     /// Ends it with `signal` and waits for the end; after 15 s without effect it is killed.
     pub fn stop(&mut self, signal: Signal) -> Result<ExitStatus> {
+        self.stop_within(signal, STOP_LIMIT)
+    }
+
+    /// Ends it with `signal` and waits for the end; after `limit` without effect it is killed.
+    pub fn stop_within(&mut self, signal: Signal, limit: Duration) -> Result<ExitStatus> {
         // Not waited for yet, so the pid cannot have been given to somebody else.
         if let Some(status) = self.child.try_wait()? {
             return Ok(status);
@@ -211,7 +216,7 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal)
             .with_context(|| format!("cannot signal {}", self.name))?;
         let asked = Instant::now();
-        while asked.elapsed() < STOP_LIMIT {
+        while asked.elapsed() < limit {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
