@@ -25,7 +25,8 @@ const FAILED: u8 = 2;
 fn main() -> ExitCode {
     completion::answer();
     let done = |()| ExitCode::SUCCESS;
-    let Some(command) = Arguments::parse().command else {
+    let arguments = operator::with_two_dashes(std::env::args());
+    let Some(command) = Arguments::parse_from(arguments).command else {
         // Whoever asks for nothing is shown what there is.
         return match Arguments::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,

@@ -1,13 +1,18 @@
 //! `kollect operator`: the process that runs in the cluster.
 
 mod election;
+mod inherited;
+mod logging;
+mod repeats;
+mod runtimes;
+mod shutdown;
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{ArgAction, Args};
 use kollect_api::{
     address::{AddressPolicy, Network},
@@ -15,17 +20,27 @@ use kollect_api::{
 };
 use kollect_collect::{extract, plan};
 use kollect_operator::{
+    api_error::Sentence,
     controller::CollectionSettings,
     inventories,
     listeners::{CertificateFiles, ListenerSettings},
     metrics::SAMPLE_INTERVAL,
     process::{self, Operator},
 };
-use kube::{Client, Config, config::KubeConfigOptions, config::Kubeconfig};
+use kube::{Config, config::KubeConfigOptions, config::Kubeconfig};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
-use self::election::Election;
+pub(crate) use self::inherited::with_two_dashes;
+use self::{
+    election::Election,
+    inherited::{Given, switch},
+    logging::Logging,
+    runtimes::Runtimes,
+};
+
+/// How long the API server may take to answer for the first time.
+const CONNECTING: Duration = Duration::from_secs(30);
 
 /// Options of `kollect operator`.
 #[derive(Debug, Args)]
@@ -34,7 +49,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Serve namespaced kinds only, with namespaced rights.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = false,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = switch
+    )]
     tenant_mode: bool,
     /// Namespaces to look at, separated by commas; empty for all.
     #[arg(long, value_name = "LIST", default_value = "")]
@@ -65,9 +89,10 @@ pub(crate) struct Options {
     election: Box<Election>,
     #[command(flatten)]
     listeners: Box<Listeners>,
-    /// Log lines as JSON instead of text.
-    #[arg(long)]
-    log_json: bool,
+    #[command(flatten)]
+    logging: Logging,
+    #[command(flatten)]
+    inherited: Given,
 }
 
 /// Options of exports and of the sinks they go to.
@@ -75,7 +100,16 @@ pub(crate) struct Options {
 #[command(next_help_heading = "Sinks")]
 struct Delivering {
     /// Sinks may be in private networks (RFC 1918 and IPv6 unique local).
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = false,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = switch
+    )]
     allow_private_sinks: bool,
     /// Networks that sinks may be in although they are private or loopback, such as 10.96.0.0/12.
     #[arg(long, value_name = "LIST", default_value = "")]
@@ -125,7 +159,8 @@ struct Listeners {
         default_value_t = true,
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "true"
+        default_missing_value = "true",
+        value_parser = switch
     )]
     metrics_secure: bool,
     /// Directory of the certificate for metrics; empty for a self-signed one.
@@ -171,34 +206,84 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// Runs until the process is asked to stop.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    log(options.log_json);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    options.logging.start();
+    for warning in options.inherited.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let settings = settings(options)?;
+    // What must never stop runs on this thread, and nobody else's work does.
+    let own = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(async {
-        let client = client(options).await?;
-        let version = client
-            .apiserver_version()
-            .await
+    let runtimes = Runtimes::start()?;
+    let outcome = own.block_on(operate(options, settings, &runtimes));
+    // Threads that hang must not hold the process.
+    runtimes.abandon();
+    own.shutdown_background();
+    outcome
+}
+
+async fn operate(
+    options: &Options,
+    settings: process::OperatorSettings,
+    runtimes: &Runtimes,
+) -> Result<()> {
+    let stop = CancellationToken::new();
+    // First of all: as the first process of a container, nobody else handles signals.
+    shutdown::on_signal(stop.clone()).context("signals cannot be handled")?;
+    let connecting = async {
+        let config = config(options).await?;
+        let client = runtimes::client(&config)?;
+        let version = timeout(CONNECTING, client.apiserver_version()).await;
+        let version = version
+            .context("no answer in time")
+            .and_then(|answer| answer.map_err(|error| anyhow!("{}", Sentence(&error))))
             .context("the API server does not answer; check the kubeconfig and the network")?;
         tracing::info!(kubernetes = version.git_version, "connected");
-        let stop = CancellationToken::new();
-        let election = options.election.begin(&client)?;
-        let operator = Operator::new(&client, settings(options)?, election.leadership(), &stop);
-        let listeners = operator.listen(&stop).await?;
-        let signals = tokio::spawn(stop_on_signal(stop.clone()));
-        operator.run(&stop).await;
-        election.end().await;
-        listeners.join_all().await;
-        signals.abort();
-        tracing::info!("stopped");
-        Ok(())
-    })
+        anyhow::Ok((config, client))
+    };
+    let (config, client) = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        connected = connecting => connected?,
+    };
+    let places = runtimes.workplaces(&config)?;
+    let election = options.election.begin(&client)?;
+    let operator = Operator::new(&places, settings, election.leadership(), &stop);
+    let keeper = operator.observed().keeper.clone();
+    let lease = election.run(&keeper);
+    let listeners = operator.listen(&client, &stop).await?;
+    let ending = stop.clone();
+    let mut work = places
+        .control
+        .runtime
+        .spawn(async move { operator.run(&ending).await });
+    let in_time = async {
+        stop.cancelled().await;
+        sleep(shutdown::WORK).await;
+    };
+    let ended = tokio::select! {
+        ended = &mut work => ended,
+        () = in_time => bail!(
+            "work under way did not end within {} s of the signal and is given up; the lease will expire",
+            shutdown::WORK.as_secs()
+        ),
+    };
+    stop.cancel();
+    lease.end().await;
+    listeners.join_all().await;
+    ended.context("the operator ended unexpectedly")??;
+    tracing::info!("stopped");
+    Ok(())
 }
 
 fn settings(options: &Options) -> Result<process::OperatorSettings> {
+    if options.tenant_mode && plan::comma_list(&options.watch_namespaces).is_empty() {
+        bail!(
+            "--tenant-mode needs --watch-namespaces: add the namespaces that this operator is for, \
+             separated by commas, such as --watch-namespaces=team-a,team-b"
+        );
+    }
     let sinks = &options.delivering;
     let networks = plan::comma_list(&sinks.allow_sink_networks);
     let networks: Result<Vec<Network>, _> = networks.iter().map(|text| text.parse()).collect();
@@ -248,7 +333,11 @@ fn collection(options: &Options) -> CollectionSettings {
             scrub_keys: plan::comma_list(&options.scrub_keys),
             max_row_bytes: options.max_row_bytes,
         },
-        count_resync: options.target_count_resync,
+        count_resync: match options.target_count_resync {
+            // Zero is no choice.
+            Duration::ZERO => CollectionSettings::default().count_resync,
+            chosen => chosen,
+        },
         ..CollectionSettings::default()
     }
 }
@@ -266,7 +355,7 @@ fn row_bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-async fn client(options: &Options) -> Result<Client> {
+async fn config(options: &Options) -> Result<Config> {
     let mut config = match &options.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file)
@@ -282,37 +371,5 @@ async fn client(options: &Options) -> Result<Client> {
     // Watches decide by themselves when to try again; a client that hides answers from them would
     // wait twice.
     config.default_retry = false;
-    Client::try_from(config).context("cannot build a client from the credentials")
-}
-
-/// The first signal stops in order, the second at once.
-async fn stop_on_signal(stop: CancellationToken) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        tracing::warn!("signals cannot be handled; only a kill will end this process");
-        return;
-    };
-    let mut next = async || {
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-    };
-    next().await;
-    tracing::info!("stopping");
-    stop.cancel();
-    next().await;
-    std::process::exit(1);
-}
-
-fn log(json: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    if json {
-        lines.json().init();
-    } else {
-        lines.init();
-    }
+    Ok(config)
 }

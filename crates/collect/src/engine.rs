@@ -31,7 +31,7 @@ use kollect_watch::{
     WatchSubject,
 };
 use kube::Client;
-use tokio::sync::Notify;
+use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use self::dispatch::{Assignment, Dispatcher};
@@ -93,12 +93,15 @@ pub struct Engine {
     lists: Vec<Running>,
     ledger: Ledger,
     next_projection: u64,
+    /// Where watches run.
+    runtime: Handle,
     stop: CancellationToken,
 }
 
 impl Engine {
     /// An engine that watches through `client` and has nothing to do yet. `news` is told when the
-    /// store or a watch has something to report.
+    /// store or a watch has something to report. Watches run in the runtime that makes the engine,
+    /// whoever drives it.
     pub fn new(client: Client, news: Arc<Notify>, stop: &CancellationToken) -> Self {
         let wake = Arc::clone(&news);
         let store = Store::new(Limits::default(), move || wake.notify_one());
@@ -115,6 +118,7 @@ impl Engine {
             lists: Vec::new(),
             ledger: Ledger::default(),
             next_projection: 1,
+            runtime: Handle::current(),
             stop: stop.child_token(),
         }
     }
@@ -359,7 +363,10 @@ impl Engine {
         let dispatcher = Dispatcher::new(Arc::clone(&self.shared), assignment, tally, stop.clone());
         let (progress, feeds) = (dispatcher.progress(), dispatcher.feeds());
         let source = WatchSource::new(Arc::clone(&self.server), subject, view.clone());
-        let handle = source.spawn(dispatcher, &stop);
+        let handle = {
+            let _entered = self.runtime.enter();
+            source.spawn(dispatcher, &stop)
+        };
         self.ledger.started(&resource, handle.counters());
         Running {
             resource,

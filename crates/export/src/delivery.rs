@@ -7,7 +7,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
-use kollect_api::{InventoryId, sink::SinkType};
+use kollect_api::InventoryId;
 use kollect_sinks::{Delivery, Receipt, Sink, SinkError};
 use tokio::time::{Instant, timeout};
 
@@ -47,8 +47,14 @@ impl ExportTask {
 
 /// Is told of every delivery.
 pub trait Observer: Send + Sync {
-    /// A delivery ended, or could not begin.
-    fn delivered(&self, sink: SinkType, took: Duration, result: Result<&Receipt, &SinkError>);
+    /// A delivery of an inventory ended, or could not begin.
+    fn delivered(
+        &self,
+        sink: &SinkSource,
+        inventory: &InventoryId,
+        took: Duration,
+        result: Result<&Receipt, &SinkError>,
+    );
     /// Rows that a sink holds already were not sent again.
     fn debounced(&self) {}
     /// A task panicked. It is begun again, later each time.
@@ -60,7 +66,14 @@ pub trait Observer: Send + Sync {
 pub struct Unobserved;
 
 impl Observer for Unobserved {
-    fn delivered(&self, _: SinkType, _: Duration, _: Result<&Receipt, &SinkError>) {}
+    fn delivered(
+        &self,
+        _: &SinkSource,
+        _: &InventoryId,
+        _: Duration,
+        _: Result<&Receipt, &SinkError>,
+    ) {
+    }
 }
 
 /// What all calls share.
@@ -146,18 +159,19 @@ impl Calls {
     }
 
     /// A delivery did not even begin.
-    pub fn unsent(&self, source: &SinkSource, error: &SinkError) {
+    pub fn unsent(&self, source: &SinkSource, inventory: &InventoryId, error: &SinkError) {
         self.observer
-            .delivered(source.spec.sink_type(), Duration::ZERO, Err(error));
+            .delivered(source, inventory, Duration::ZERO, Err(error));
     }
 
     /// Delivers.
     pub async fn deliver(&self, turn: Turn, delivery: &Delivery) -> Result<Receipt, SinkError> {
-        let (begun, sink_type) = (Instant::now(), turn.source.spec.sink_type());
+        let (begun, source) = (Instant::now(), Arc::clone(&turn.source));
         let sink = Arc::clone(&turn.sink);
         let result = self.contained(turn, sink.deliver(delivery)).await;
+        let took = begun.elapsed();
         self.observer
-            .delivered(sink_type, begun.elapsed(), result.as_ref());
+            .delivered(&source, &delivery.inventory, took, result.as_ref());
         result
     }
 

@@ -362,13 +362,14 @@ impl Exporter {
             return;
         }
         let (calls, no_more) = (Arc::clone(&self.calls), self.no_more_turns.clone());
+        let inventory = self.order.inventory.clone();
         self.spawn(key.clone(), async move {
             let turn = tokio::select! {
                 () = no_more.cancelled() => Err(stopped()),
                 turn = calls.turn(&source) => turn,
             };
             if let Err(no_turn) = &turn {
-                calls.unsent(&source, no_turn.error());
+                calls.unsent(&source, &inventory, no_turn.error());
             }
             Ended::Turn(key, attempt, turn.map(Box::new))
         });

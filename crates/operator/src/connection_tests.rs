@@ -3,10 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
     jiff::Timestamp,
@@ -30,6 +32,8 @@ use tokio::{
 use crate::{
     configuration::Configuration,
     control_loop::{ControlLoop, PassCause, earliest},
+    events::{self, Events},
+    keeper::{Attempt, Bulkhead, Keeper},
     probes::Prober,
     sink_objects::{Access, Lookup, SinkObject, SinkObjects},
     statements::{self, Statement},
@@ -37,6 +41,8 @@ use crate::{
     writer::{self, WriteError},
 };
 
+/// What this kind is called where passes are counted.
+const CONTROLLER: &str = "kollectconnectiontest";
 /// How many seconds a finished test stays, unless its spec says otherwise.
 const TTL: i32 = 300;
 /// How long to wait for credentials to be read.
@@ -48,6 +54,16 @@ struct Outcome {
     /// The reason of `ConnectionVerified` and of `Ready`.
     result: Result<String, (Reason, String)>,
     latency: Option<Duration>,
+}
+
+impl Outcome {
+    fn panicked() -> Self {
+        let text = "the probe failed unexpectedly; see the log of the operator".to_owned();
+        Self {
+            result: Err((Reason::ConnectionTestFailed, text)),
+            latency: None,
+        }
+    }
 }
 
 /// The status that says so.
@@ -85,7 +101,9 @@ fn expires(test: &KollectConnectionTest) -> Option<Timestamp> {
     }
     let ttl = test.spec.ttl_seconds_after_finished.unwrap_or(TTL).max(0);
     let finished = status.completed_at.as_ref()?.0;
-    Some(finished + Duration::from_secs(u64::from(ttl.unsigned_abs())))
+    let ttl = Duration::from_secs(u64::from(ttl.unsigned_abs()));
+    // Whoever may write the status may write any time.
+    Some(finished.saturating_add(ttl).unwrap_or(Timestamp::MAX))
 }
 
 /// Which test, for people and for us.
@@ -136,7 +154,7 @@ struct Finished {
 pub struct Ended(EndedKind);
 
 enum EndedKind {
-    /// The probe of this generation of a test; nothing is known of one that panicked.
+    /// The probe of this generation of a test; nothing is known of one that was broken off.
     Probe(Option<(TestKey, Option<i64>, Finished)>),
     Write(EndedWrite<TestKey, Written>),
 }
@@ -162,6 +180,8 @@ pub struct ConnectionTests {
     deleted: BTreeSet<TestKey>,
     probing: JoinSet<(TestKey, Option<i64>, Finished)>,
     writes: WriteQueue<TestKey, Written>,
+    events: Events,
+    bulkhead: Bulkhead<TestKey>,
 }
 
 impl ConnectionTests {
@@ -172,6 +192,7 @@ impl ConnectionTests {
         sinks: Arc<SinkObjects>,
         prober: Arc<Prober>,
         slots: WriteSlots,
+        keeper: &Keeper,
     ) -> Self {
         Self {
             client,
@@ -181,13 +202,21 @@ impl ConnectionTests {
             begun: BTreeMap::new(),
             deleted: BTreeSet::new(),
             probing: JoinSet::new(),
+            events: slots.events().clone(),
             writes: WriteQueue::new(slots),
+            bulkhead: Bulkhead::new(keeper.clone(), "connection-test"),
         }
     }
 }
 
 impl ControlLoop for ConnectionTests {
     type Ended = Ended;
+    const CONTROLLERS: &'static [&'static str] = &[CONTROLLER];
+
+    fn failed_write(Ended(ended): &Ended) -> Option<&'static str> {
+        let failed = matches!(ended, EndedKind::Write(write) if write.result.is_err());
+        failed.then_some(CONTROLLER)
+    }
 
     fn pass(&mut self, _: PassCause) -> Option<Instant> {
         let all = self.configuration.connection_tests.all();
@@ -195,10 +224,11 @@ impl ControlLoop for ConnectionTests {
         self.begun.retain(|key, _| known.contains(key));
         self.deleted.retain(|key| known.contains(key));
         self.writes.retain(|key| known.contains(key));
+        self.bulkhead.retain(|key| known.contains(key));
         let mut wake = None;
         for test in &all {
             if test.metadata.deletion_timestamp.is_none() {
-                wake = earliest(wake, self.sync(test));
+                wake = earliest(wake, self.contained(test));
             }
         }
         wake
@@ -237,6 +267,28 @@ impl ControlLoop for ConnectionTests {
 }
 
 impl ConnectionTests {
+    /// Takes one test a step further. If that panics, the others are none the worse.
+    fn contained(&mut self, test: &Arc<KollectConnectionTest>) -> Option<Instant> {
+        let key = TestKey::of(test);
+        let mut bulkhead = std::mem::take(&mut self.bulkhead);
+        let attempt = bulkhead.attempt(&key, || self.sync(test));
+        self.bulkhead = bulkhead;
+        match attempt {
+            Attempt::Done(wake) => wake,
+            Attempt::Resting(again) => Some(again),
+            Attempt::Panicked(again) => {
+                let condition = statements::panic_condition(Time(Timestamp::now()));
+                let event = events::event::<KollectConnectionTest>(
+                    &test.metadata,
+                    &condition,
+                    Timestamp::now(),
+                );
+                self.events.tell(event);
+                Some(again)
+            }
+        }
+    }
+
     /// Takes one test a step further. Returns when it expires, if that is all that is left.
     fn sync(&mut self, test: &Arc<KollectConnectionTest>) -> Option<Instant> {
         let key = TestKey::of(test);
@@ -281,9 +333,14 @@ impl ConnectionTests {
         self.writes.withdraw(&key);
         let (sinks, prober) = (Arc::clone(&self.sinks), Arc::clone(&self.prober));
         let test = Arc::clone(test);
-        self.probing.spawn(async move {
+        let runtime = prober.runtime().clone();
+        let probe = async move {
             let (outcome, sink) = match find(&sinks, &test) {
-                Ok(sink) => (probe(&sinks, &prober, &sink).await, Some(sink)),
+                Ok(sink) => {
+                    let probe = AssertUnwindSafe(probe(&sinks, &prober, &sink)).catch_unwind();
+                    let outcome = probe.await.unwrap_or_else(|_| Outcome::panicked());
+                    (outcome, Some(sink))
+                }
                 Err(trouble) => {
                     let outcome = Outcome {
                         result: Err(trouble),
@@ -298,7 +355,8 @@ impl ConnectionTests {
                 owner: sink.filter(|_| test.spec.owner_sink.unwrap_or(true)),
             };
             (key, generation, finished)
-        });
+        };
+        self.probing.spawn_on(probe, &runtime);
     }
 
     /// Writes down how a test ended, and whose it is.
@@ -415,4 +473,33 @@ async fn adopt(
     writer::write_owners::<KollectConnectionTest>(client, &test.metadata, &owners)
         .await
         .map(|test| test.metadata)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a14_a_forged_time_of_completion_ends_nothing() {
+        let (least, most) = ("-009999-01-02T01:59:59Z", "9999-12-30T22:00:00.999999999Z");
+        for at in [least, "1970-01-01T00:00:00Z", most] {
+            for ttl in [None, Some(i32::MIN), Some(0), Some(300), Some(i32::MAX)] {
+                let test: KollectConnectionTest = serde_json::from_value(json!({
+                    "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectConnectionTest",
+                    "metadata": {"name": "t", "namespace": "team-a", "generation": 1},
+                    "spec": {"sinkRef": {}, "ttlSecondsAfterFinished": ttl},
+                    "status": {"completed": true, "completedAt": at, "observedGeneration": 1},
+                }))
+                .expect("a test");
+                let finished: Timestamp = at.parse().expect("a time");
+                let gone = expires(&test).expect("it has ended");
+                assert!(gone >= finished, "{at} {ttl:?}");
+                // What the loop makes of it.
+                let rest = Duration::try_from(gone.duration_since(Timestamp::now()));
+                let _ = rest.map(|rest| Instant::now() + rest);
+            }
+        }
+    }
 }

@@ -13,7 +13,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::configuration::Configuration;
+use crate::{
+    configuration::Configuration,
+    keeper::Keeper,
+    metrics::{Observed, passes::Outcome, reconciles::Reconciles},
+};
 
 /// Changes of the configuration are gathered for this long: a burst of them is one pass.
 pub const GATHER: Duration = Duration::from_millis(20);
@@ -33,6 +37,8 @@ pub enum PassCause {
 pub trait ControlLoop {
     /// How something that ran beside the loop ended.
     type Ended;
+    /// What its kinds are called where passes are counted.
+    const CONTROLLERS: &'static [&'static str];
 
     /// Brings everything up to date, as far as that needs no waiting. Returns when to look again,
     /// if not before.
@@ -41,6 +47,11 @@ pub trait ControlLoop {
     /// Waits for something that runs beside the loop to end. May be given up at any time.
     fn next(&mut self) -> impl Future<Output = Self::Ended> + Send;
 
+    /// Which kind a write belongs to that failed, if that is what ended.
+    fn failed_write(_: &Self::Ended) -> Option<&'static str> {
+        None
+    }
+
     /// Takes note of how it ended.
     fn ended(&mut self, ended: Self::Ended);
 
@@ -48,27 +59,72 @@ pub trait ControlLoop {
     fn finish(self) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs a loop until `stop`.
+/// Runs a loop until `stop`. A panic of a pass is counted as one of this task, and the loop goes on:
+/// what it knows stays, and the next pass looks at everything.
 pub async fn run<L: ControlLoop>(
+    task: &'static str,
     control: L,
     configuration: &Configuration,
+    observed: &Observed,
     stop: &CancellationToken,
 ) {
     let configured = configuration.changed.subscribe();
-    drive(control, &configured, || configuration.is_listed(), stop).await;
+    let is_listed = || configuration.is_listed();
+    let books = Books {
+        task,
+        keeper: &observed.keeper,
+        reconciles: &observed.reconciles,
+    };
+    drive(control, &configured, is_listed, &books, stop).await;
+}
+
+/// Where a loop is counted.
+struct Books<'b> {
+    task: &'static str,
+    keeper: &'b Keeper,
+    reconciles: &'b Reconciles,
 }
 
 async fn drive<L: ControlLoop>(
     mut control: L,
     configured: &Arc<Notify>,
     is_listed: impl Fn() -> bool,
+    books: &Books<'_>,
     stop: &CancellationToken,
 ) {
     let mut cause = PassCause::Configuration;
+    let mut failures = 0;
+    // How something ended that the next pass takes note of.
+    let mut noted = None;
     while !stop.is_cancelled() {
-        // A pass before would take what is not listed yet for deleted.
-        let wake = is_listed().then(|| control.pass(cause)).flatten();
-        let wake = wake.unwrap_or_else(|| Instant::now() + FAR_AWAY);
+        let begun = Instant::now();
+        books.reconciles.begin(L::CONTROLLERS);
+        let pass = books.keeper.contain(books.task, &mut failures, || {
+            if let Some(ended) = noted.take() {
+                control.ended(ended);
+            }
+            // A pass before would take what is not listed yet for deleted.
+            is_listed().then(|| control.pass(cause)).flatten()
+        });
+        let outcome = if pass.is_ok() {
+            Outcome::Success
+        } else {
+            Outcome::Failure
+        };
+        books
+            .reconciles
+            .end(L::CONTROLLERS, begun.elapsed(), outcome);
+        let wake = match pass {
+            Ok(wake) => wake.unwrap_or_else(|| Instant::now() + FAR_AWAY),
+            Err(wait) => {
+                cause = PassCause::Configuration;
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = sleep(wait) => {}
+                }
+                continue;
+            }
+        };
         cause = tokio::select! {
             () = stop.cancelled() => break,
             () = configured.notified() => {
@@ -76,7 +132,10 @@ async fn drive<L: ControlLoop>(
                 PassCause::Configuration
             }
             ended = control.next() => {
-                control.ended(ended);
+                if let Some(controller) = L::failed_write(&ended) {
+                    books.reconciles.failed(controller);
+                }
+                noted = Some(ended);
                 PassCause::Progress
             }
             () = sleep_until(wake) => PassCause::Progress,
@@ -106,13 +165,20 @@ mod tests {
         log: Arc<Mutex<Vec<String>>>,
         beside: mpsc::UnboundedReceiver<&'static str>,
         wakes: Vec<Duration>,
+        /// How many passes are to panic.
+        panics: u32,
     }
 
     impl ControlLoop for Recorded {
         type Ended = &'static str;
+        const CONTROLLERS: &'static [&'static str] = &["example"];
 
         fn pass(&mut self, cause: PassCause) -> Option<Instant> {
             self.log.lock().unwrap().push(format!("{cause:?}"));
+            if self.panics > 0 {
+                self.panics -= 1;
+                panic!("a pass that panics");
+            }
             self.wakes.pop().map(|after| Instant::now() + after)
         }
 
@@ -138,11 +204,17 @@ mod tests {
         configured: Arc<Notify>,
         listed: Arc<AtomicBool>,
         stop: CancellationToken,
+        keeper: Keeper,
         running: JoinHandle<()>,
     }
 
     impl Scene {
         fn new(listed: bool, wakes: Vec<Duration>) -> Self {
+            Self::panicking(listed, wakes, 0)
+        }
+
+        fn panicking(listed: bool, wakes: Vec<Duration>, panics: u32) -> Self {
+            let keeper = Keeper::default();
             let (sender, beside) = mpsc::unbounded_channel();
             let log: Arc<Mutex<Vec<String>>> = Arc::default();
             let (configured, stop) = (Arc::new(Notify::new()), CancellationToken::new());
@@ -151,13 +223,19 @@ mod tests {
                 log: Arc::clone(&log),
                 beside,
                 wakes,
+                panics,
             };
             let running = {
                 let (configured, stop) = (Arc::clone(&configured), stop.clone());
-                let listed = Arc::clone(&listed);
+                let (listed, keeper) = (Arc::clone(&listed), keeper.clone());
                 tokio::spawn(async move {
                     let is_listed = || listed.load(Ordering::SeqCst);
-                    drive(control, &configured, is_listed, &stop).await;
+                    let books = Books {
+                        task: "example",
+                        keeper: &keeper,
+                        reconciles: &Reconciles::default(),
+                    };
+                    drive(control, &configured, is_listed, &books, &stop).await;
                 })
             };
             Self {
@@ -166,6 +244,7 @@ mod tests {
                 configured,
                 listed,
                 stop,
+                keeper,
                 running,
             }
         }
@@ -203,6 +282,25 @@ mod tests {
         assert_eq!(scene.happened().await, ["Progress"], "now and then");
         scene.stop.cancel();
         assert_eq!(scene.happened().await, ["finish"]);
+        scene.running.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn c3_a_loop_goes_on_after_passes_that_panic_with_back_off() {
+        let scene = Scene::panicking(true, Vec::new(), 2);
+        let begun = Instant::now();
+        while scene.keeper.restarts().get("example") != Some(&2) {
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(900), "no spinning");
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(
+            scene.happened().await,
+            ["Configuration", "Configuration", "Configuration"]
+        );
+        scene.beside.send("written").unwrap();
+        assert_eq!(scene.happened().await, ["written", "Progress"]);
+        scene.stop.cancel();
         scene.running.await.unwrap();
     }
 

@@ -20,17 +20,19 @@ use kollect_watch::{
 use kube::Client;
 use tokio::{
     sync::{Notify, mpsc, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     configuration::Configuration,
     events::Events,
+    keeper::EndedHow,
     lease::Leadership,
     metrics::Observed,
     questions::{Answered, Questions},
     targets::Targets,
+    workplaces::Workplaces,
     write_queue::WriteSlots,
 };
 
@@ -41,6 +43,8 @@ use crate::{
 const GATHER: Duration = Duration::from_millis(50);
 /// How often kinds that are missing are asked for again, beside the events of CRDs.
 const REDISCOVER: Duration = Duration::from_mins(1);
+/// What this loop is called where tasks are counted.
+pub const TASK: &str = "collection";
 /// How often people who wait are told what for.
 const REPORT: Duration = Duration::from_secs(10);
 
@@ -71,6 +75,8 @@ impl Default for CollectionSettings {
 
 /// The control loop.
 pub struct Controller {
+    /// The way to the API server for watches of the configuration.
+    server: Arc<ApiServer>,
     configuration: Arc<Configuration>,
     /// Hears of every change of the configuration.
     configured: Arc<Notify>,
@@ -93,12 +99,23 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Begins to watch the configuration.
+    /// Begins to watch the configuration; everything runs in the runtime that calls this.
     pub fn new(client: &Client, settings: CollectionSettings, stop: &CancellationToken) -> Self {
+        Self::at(&Workplaces::here(client), settings, stop)
+    }
+
+    /// Begins to watch the configuration. What tenants ask for runs where it holds up nobody else.
+    pub fn at(places: &Workplaces, settings: CollectionSettings, stop: &CancellationToken) -> Self {
         let news = Arc::new(Notify::new());
-        let engine = Engine::new(client.clone(), Arc::clone(&news), stop);
+        let engine = {
+            let _entered = places.tenants.runtime.enter();
+            Engine::new(places.tenants.client.clone(), Arc::clone(&news), stop)
+        };
+        let _entered = places.control.runtime.enter();
+        let client = &places.control.client;
+        let server = ApiServer::new(client.clone());
         let configuration = Arc::new(Configuration::watch(
-            engine.server(),
+            &server,
             &settings.plan.watch_namespaces,
             settings.plan.tenant_mode,
             stop,
@@ -110,10 +127,17 @@ impl Controller {
             Arc::clone(engine.tally()),
             Arc::clone(&reviewer),
         ));
+        for server in [engine.server(), &server] {
+            let keeper = observed.keeper.clone();
+            server.kept_by(move |subject, wait| {
+                keeper.note("watch", &subject.resource.plural, EndedHow::Panicked, wait);
+            });
+        }
         let (questions, answers) = Questions::new(Arc::clone(&discovery), Arc::clone(&reviewer));
-        let write_slots = WriteSlots::new(Events::start(client.clone(), stop));
+        let write_slots = WriteSlots::new(Events::start(client.clone(), &observed.keeper, stop));
         let now = Instant::now();
         Self {
+            server,
             configured: configuration.changed.subscribe(),
             configuration,
             engine,
@@ -157,9 +181,9 @@ impl Controller {
         &self.configuration
     }
 
-    /// The way to the API server that watches share.
+    /// The way to the API server that watches of the configuration share.
     pub fn server(&self) -> &Arc<ApiServer> {
-        self.engine.server()
+        &self.server
     }
 
     /// The slots that all writes of this process share.
@@ -174,10 +198,18 @@ impl Controller {
 
     /// Runs until `stop`.
     pub async fn run(mut self, stop: &CancellationToken) {
+        let keeper = self.observed.keeper.clone();
+        let mut failures = 0;
         if self.listed(stop).await {
             while !stop.is_cancelled() {
-                let wake = self.pass();
-                self.wait(stop, wake).await;
+                match keeper.contain(TASK, &mut failures, || self.pass()) {
+                    Ok(wake) => self.wait(stop, wake).await,
+                    // A pass looks at everything, so the next one makes up for it.
+                    Err(wait) => tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = sleep(wait) => {}
+                    },
+                }
             }
         }
         self.engine.stop().await;

@@ -22,13 +22,16 @@ use kube::{
 };
 use serde_json::json;
 use tokio::{
-    sync::mpsc,
+    sync::{Mutex, mpsc},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use self::book::{EventBook, Outgoing};
-use crate::writer::{WriteError, in_time};
+use crate::{
+    keeper::Keeper,
+    writer::{WriteError, in_time},
+};
 
 /// How many events may wait to be taken note of; what is beyond is not told.
 const QUEUE: usize = 1_024;
@@ -43,11 +46,18 @@ pub struct Events(Option<mpsc::Sender<Event>>);
 
 impl Events {
     /// Sends events through `client` until `stop`.
-    pub fn start(client: Client, stop: &CancellationToken) -> Self {
+    pub fn start(client: Client, keeper: &Keeper, stop: &CancellationToken) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let stop = stop.clone();
+        let receiver = Mutex::new(receiver);
+        let (keeper, over) = (keeper.clone(), stop.child_token());
         tokio::spawn(async move {
-            stop.run_until_cancelled(run(client, receiver)).await;
+            let telling = async || {
+                let told = run(&client, &receiver);
+                over.run_until_cancelled(told).await;
+                // Nobody has anything to tell any more.
+                over.cancel();
+            };
+            keeper.keep("events", &over, telling).await;
         });
         Self(Some(sender))
     }
@@ -72,12 +82,12 @@ impl Events {
     }
 }
 
-async fn run(client: Client, mut told: mpsc::Receiver<Event>) {
+async fn run(client: &Client, told: &Mutex<mpsc::Receiver<Event>>) {
+    let mut told = told.lock().await;
     let mut book = EventBook::default();
     loop {
         let now = Instant::now();
         let due = book.take_due(now);
-        let client = &client;
         let sent: Vec<_> = stream::iter(due)
             .map(|outgoing| async move {
                 let result = send(client, &outgoing).await;

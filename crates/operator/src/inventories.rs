@@ -23,14 +23,14 @@ use std::{
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kollect_api::{
-    InventoryId, SinkKey,
+    InventoryId, InventoryScope, SinkKey,
     condition::{Condition, ConditionStatus, ConditionType, Reason},
 };
 use kollect_collect::{plan::TargetKey, store::Store};
 use kollect_export::{Calls, Report};
 use kollect_inventory::TargetKind;
 use kube::Client;
-use tokio::{sync::Notify, task::JoinHandle, time::Instant};
+use tokio::{runtime::Handle, sync::Notify, task::JoinHandle, time::Instant};
 
 use self::{
     embedding::ProfilesInUse,
@@ -45,8 +45,9 @@ use crate::{
     configuration::Configuration,
     control_loop::{ControlLoop, GATHER, PassCause, earliest},
     events::Events,
-    metrics::exports::Exports,
-    sink_objects::SinkObjects,
+    keeper::{Attempt, Bulkhead, Keeper},
+    metrics::{exports::Exports, passes::Resolution},
+    sink_objects::{Lookup, SinkObjects},
     statements,
     status_pace::{News, PAUSE},
     write_queue::{EndedWrite, WriteQueue, WriteSlots},
@@ -87,9 +88,13 @@ pub struct Inventories {
     /// Exporters that were told to stop and have a call under way.
     ending: Vec<(InventoryId, JoinHandle<()>)>,
     exports: Arc<Exports>,
+    /// Where exporters run.
+    runtime: Handle,
     news: Arc<Notify>,
     replan_at: Instant,
     writes: WriteQueue<WriteKey, Written>,
+    /// What panicked when it was planned.
+    planning: Bulkhead<InventoryId>,
     /// The version of each inventory that its finalizers were changed on last: until the watch
     /// shows another one, there is nothing to change.
     finalizers: BTreeMap<InventoryId, Option<String>>,
@@ -158,7 +163,8 @@ fn users(
 }
 
 impl Inventories {
-    /// Exports rows of `store` to `sinks`.
+    /// Exports rows of `store` to `sinks`. Exporters run in the runtime that calls this, whoever
+    /// drives the loop.
     #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
     pub fn new(
         client: Client,
@@ -168,6 +174,7 @@ impl Inventories {
         calls: Arc<Calls>,
         exports: Arc<Exports>,
         slots: WriteSlots,
+        keeper: &Keeper,
         settings: ExportSettings,
     ) -> Self {
         Self {
@@ -180,10 +187,12 @@ impl Inventories {
             settings,
             running: BTreeMap::new(),
             ending: Vec::new(),
+            runtime: Handle::current(),
             news: Arc::new(Notify::new()),
             replan_at: Instant::now(),
             events: slots.events().clone(),
             writes: WriteQueue::new(slots),
+            planning: Bulkhead::new(keeper.clone(), "inventory"),
             finalizers: BTreeMap::new(),
             unfinalized: BTreeMap::new(),
         }
@@ -192,11 +201,23 @@ impl Inventories {
 
 impl ControlLoop for Inventories {
     type Ended = Ended;
+    const CONTROLLERS: &'static [&'static str] = &["kollectinventory", "kollectclusterinventory"];
+
+    fn failed_write(ended: &Ended) -> Option<&'static str> {
+        let Ended::Write(write) = ended else {
+            return None;
+        };
+        write.result.as_ref().err()?;
+        Some(match write.key.0.scope {
+            InventoryScope::Namespace(_) => "kollectinventory",
+            InventoryScope::Cluster => "kollectclusterinventory",
+        })
+    }
 
     fn pass(&mut self, cause: PassCause) -> Option<Instant> {
         if cause == PassCause::Configuration || self.replan_at <= Instant::now() {
-            self.plan();
             self.replan_at = Instant::now() + REPLAN;
+            self.plan();
         } else {
             self.observe();
         }
@@ -252,13 +273,25 @@ impl ControlLoop for Inventories {
         for running in running.values() {
             running.stop.cancel();
         }
-        let running = running.into_values().map(|running| running.task);
-        let ending = self.ending.drain(..).map(|(_, task)| task);
-        for task in running.chain(ending) {
-            // Each exporter ends in a bounded time.
-            let _ = task.await;
-        }
-        self.writes.finish().await;
+        let ending = std::mem::take(&mut self.ending);
+        let exporters = async {
+            let running = running.into_values().map(|running| running.task);
+            let ending = ending.into_iter().map(|(_, task)| task);
+            for task in running.chain(ending) {
+                // Each exporter ends in a bounded time.
+                let _ = task.await;
+            }
+        };
+        tokio::join!(exporters, self.writes.finish());
+    }
+}
+
+/// What a reference to a sink led to, if that is known.
+fn resolution(found: &Lookup) -> Option<Resolution> {
+    match found {
+        Lookup::Found(_) => Some(Resolution::Found),
+        Lookup::Missing => Some(Resolution::NotFound),
+        Lookup::Unreadable { forbidden, .. } => forbidden.then_some(Resolution::Forbidden),
     }
 }
 
@@ -303,8 +336,28 @@ impl Inventories {
             .census()
             .learn(users(&configuration, &objects));
         self.forget(&objects);
-        for (subject, object) in objects.into_values() {
-            self.plan_one(subject, object, &world);
+        for (id, (subject, object)) in objects {
+            let event = object.clone();
+            self.contained(&id, &event, |all| all.plan_one(subject, object, &world));
+        }
+    }
+
+    /// Does something for one inventory. If it panics, the others are none the worse.
+    fn contained(
+        &mut self,
+        id: &InventoryId,
+        object: &InventoryObject,
+        work: impl FnOnce(&mut Self),
+    ) {
+        let mut planning = std::mem::take(&mut self.planning);
+        let attempt = planning.attempt(id, || work(self));
+        self.planning = planning;
+        if let Some(again) = attempt.again() {
+            self.replan_at = self.replan_at.min(again);
+        }
+        if matches!(attempt, Attempt::Panicked(_)) {
+            let condition = statements::panic_condition(Time(Timestamp::now()));
+            self.events.tell(object.event(&condition));
         }
     }
 
@@ -318,7 +371,8 @@ impl Inventories {
             .map(|running| Arc::clone(&running.planned))
             .collect();
         for planned in due {
-            self.sync(&planned);
+            let id = &planned.subject.id;
+            self.contained(id, &planned.object, |all| all.sync(&planned));
         }
     }
 
@@ -327,7 +381,8 @@ impl Inventories {
         for running in self.running.values() {
             *states.entry(running.state()).or_default() += 1;
         }
-        self.exports.inventories(states);
+        let surveyed = self.running.values().map(|running| running.rows());
+        self.exports.inventories(states, surveyed.sum());
     }
 
     /// Ends the exporters of inventories that are gone, or that are another object now.
@@ -347,6 +402,8 @@ impl Inventories {
         self.ending.retain(|(_, task)| !task.is_finished());
         self.finalizers.retain(|id, _| objects.contains_key(id));
         self.unfinalized.retain(|id, _| objects.contains_key(id));
+        self.planning.retain(|id| objects.contains_key(id));
+        self.exports.retain(&objects.keys().collect());
         self.writes
             .retain(|WriteKey(inventory)| objects.contains_key(inventory));
     }
@@ -372,6 +429,11 @@ impl Inventories {
             return;
         }
         let plan = plan(&subject, world);
+        let references = subject.references.iter().filter_map(|reference| {
+            let found = resolution(&(world.find)(&reference.key))?;
+            Some((reference.key.clone(), found))
+        });
+        self.exports.resolved(&subject.id, references);
         for key in &plan.orphans {
             tracing::warn!(
                 inventory = %subject.id, sink = %key,
@@ -404,6 +466,7 @@ impl Inventories {
         }
         let running = Running::start(
             planned,
+            &self.runtime,
             self.store.clone(),
             Arc::clone(&self.calls),
             Arc::clone(&self.news),

@@ -42,6 +42,7 @@ use self::{
     record::Record,
     timings::Timings,
 };
+use crate::api_error::Sentence;
 
 /// The name of the operator's Lease.
 pub const NAME: &str = "3274ac8a.kollect.dev";
@@ -380,7 +381,7 @@ impl Answer {
 /// Why nothing came back.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
-    #[error("{0}")]
+    #[error("{}", Sentence(.0))]
     Request(#[from] kube::Error),
     #[error("no answer in time")]
     Late,

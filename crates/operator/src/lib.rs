@@ -10,12 +10,14 @@
 //! [`controller`] is the loop; everything it decides with is pure and lives in `kollect-collect`
 //! ([`kollect_collect::plan`]) or here ([`target_status`]).
 
+pub mod api_error;
 pub mod configuration;
 pub mod connection_tests;
 pub mod control_loop;
 pub mod controller;
 pub mod events;
 pub mod inventories;
+pub mod keeper;
 pub mod lease;
 pub mod listeners;
 pub mod metrics;
@@ -32,5 +34,6 @@ pub mod table;
 pub mod target_status;
 pub mod targets;
 pub mod wakeups;
+pub mod workplaces;
 pub mod write_queue;
 pub mod writer;

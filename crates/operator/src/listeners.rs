@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | [`address`] | where to listen, from a flag |
 //! | [`server`] | connections: bounded in number and time, ended in good order |
+//! | `places` | who goes when there are too many |
 //! | [`certificate`] | the serving certificate, self-signed or from files that may change |
 //! | [`guard`] | whether the caller may read a path, by asking the API server |
 //! | [`health`] | answers to probes |
@@ -20,6 +21,7 @@ pub mod address;
 pub mod certificate;
 pub mod guard;
 pub mod health;
+mod places;
 pub mod scrape;
 pub mod server;
 pub mod settings;

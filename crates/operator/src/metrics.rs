@@ -9,7 +9,8 @@
 //! | [`catalogue`] | every metric with its type, labels and meaning |
 //! | [`observed`] | what a scrape may look at, published by the control loop |
 //! | [`exports`] | what exports and probes count |
-//! | [`passes`] | what the control loop counts |
+//! | [`passes`] | what the control loop of the collection counts |
+//! | [`reconciles`] | what the other control loops count |
 //! | `profile_series` | the series that profiles define |
 //! | `page` | samples as OpenMetrics text |
 
@@ -19,6 +20,7 @@ pub mod observed;
 mod page;
 pub mod passes;
 mod profile_series;
+pub mod reconciles;
 
 use std::{
     collections::BTreeMap,
@@ -100,15 +102,19 @@ impl Collection {
         for ((owner, outcome), count) in &counts.passes {
             total.counter(&[controller(*owner), outcome.as_str()], *count);
         }
+        let reconciles = &self.observed.reconciles;
+        reconciles.totals(total);
         let durations = page.family(&names::RECONCILE_DURATION);
         for owner in OWNERS {
             durations.histogram(&[controller(owner)], passes.durations());
         }
+        reconciles.durations(durations);
         let depth = page.family(&names::WORKQUEUE_DEPTH);
         for owner in OWNERS {
             let under_way = u64::from(passes.is_under_way());
             depth.gauge(&[controller(owner)], under_way);
         }
+        reconciles.depths(depth);
         let errors = page.family(&names::RECONCILE_ERRORS);
         for owner in OWNERS {
             for class in ErrorClass::ALL {
@@ -120,6 +126,19 @@ impl Collection {
                     errors.counter(&[kind(owner), class.as_str()], count);
                 }
             }
+        }
+        self.observed.exports.errors(errors);
+        let restarts = page.family(&names::TASK_RESTARTS);
+        for (task, count) in self.observed.keeper.restarts() {
+            restarts.counter(&[task], count);
+        }
+        let lists = page.family(&names::WATCH_MAP_ERRORS);
+        for watch in ["sink", "store"] {
+            lists.counter(&["KollectInventory", watch], 0);
+        }
+        let cache = page.family(&names::FINGERPRINT_CACHE);
+        for result in ["hit", "miss"] {
+            cache.counter(&["KollectInventory", result], 0);
         }
     }
 
@@ -178,6 +197,7 @@ impl Collection {
             let labels = ["KollectClusterTarget", "profile", result.as_str()];
             family.counter(&labels, count);
         }
+        self.observed.exports.references(family);
         let reviewer = &self.observed.reviewer;
         let cache = page.family(&names::ACCESS_CACHE);
         cache.counter(&["hit"], reviewer.hits());

@@ -21,13 +21,15 @@ use kollect_export::{
 };
 use kollect_sinks::SinkError;
 use kube::Client;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{runtime::Handle, task::JoinSet, time::Instant};
 
 use self::status::{ProbeVerdict, Probed};
 use crate::{
     control_loop::{ControlLoop, PassCause, earliest},
-    events::Events,
+    events::{self, Events},
+    keeper::{Attempt, Bulkhead, Keeper},
     sink_objects::{Access, SinkObject, SinkObjects},
+    statements,
     status_pace::{News, PAUSE, StatusPace},
     write_queue::{EndedWrite, WriteQueue, WriteSlots},
     writer::{self, ApiOf, WriteError},
@@ -52,12 +54,23 @@ pub struct Prober {
     pub calls: Arc<kollect_export::Calls>,
     /// Who counts.
     pub observer: Arc<dyn ProbeObserver>,
+    runtime: Handle,
 }
 
 impl Prober {
-    /// Builds sinks with the pool of `calls`, but none that a delivery uses.
+    /// Builds sinks with the pool of `calls`, but none that a delivery uses. Probes run in the
+    /// runtime that calls this.
     pub fn new(calls: Arc<kollect_export::Calls>, observer: Arc<dyn ProbeObserver>) -> Self {
-        Self { calls, observer }
+        Self {
+            calls,
+            observer,
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Where probes are to be spawned: a sink may hold up who calls it.
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// Probes a sink, within the deadline. Exports to a sink that works need not wait any longer.
@@ -104,6 +117,7 @@ pub struct Probes {
     probing: JoinSet<EndedProbe>,
     writes: WriteQueue<SinkKey, Written>,
     events: Events,
+    bulkhead: Bulkhead<SinkKey>,
 }
 
 /// How a probe ended.
@@ -128,6 +142,7 @@ impl Probes {
         sinks: Arc<SinkObjects>,
         prober: Arc<Prober>,
         slots: WriteSlots,
+        keeper: &Keeper,
     ) -> Self {
         Self {
             client,
@@ -137,12 +152,30 @@ impl Probes {
             probing: JoinSet::new(),
             events: slots.events().clone(),
             writes: WriteQueue::new(slots),
+            bulkhead: Bulkhead::new(keeper.clone(), "sink"),
         }
     }
 }
 
 impl ControlLoop for Probes {
     type Ended = Ended;
+    const CONTROLLERS: &'static [&'static str] = &[
+        "kollectsnapshotsink",
+        "kollectdatabasesink",
+        "kollecteventsink",
+    ];
+
+    fn failed_write(ended: &Ended) -> Option<&'static str> {
+        let Ended::Write(write) = ended else {
+            return None;
+        };
+        write.result.as_ref().err()?;
+        Some(match write.key.family {
+            SinkFamily::Snapshot => "kollectsnapshotsink",
+            SinkFamily::Database => "kollectdatabasesink",
+            SinkFamily::Event => "kollecteventsink",
+        })
+    }
 
     fn pass(&mut self, _: PassCause) -> Option<Instant> {
         let all = self.sinks.all();
@@ -151,10 +184,12 @@ impl ControlLoop for Probes {
                 .any(|sink| sink.key == *key && uid(sink) == known.uid)
         });
         self.writes.retain(|key| self.known.contains_key(key));
+        let known = &self.known;
+        self.bulkhead.retain(|key| known.contains_key(key));
         let mut wake = None;
         for sink in &all {
             if sink.meta.deletion_timestamp.is_none() {
-                wake = earliest(wake, self.sync(sink));
+                wake = earliest(wake, self.contained(sink));
             } else {
                 self.writes.withdraw(&sink.key);
             }
@@ -189,6 +224,28 @@ impl ControlLoop for Probes {
 }
 
 impl Probes {
+    /// Looks after one sink. If that panics, the others are none the worse.
+    fn contained(&mut self, sink: &SinkObject) -> Option<Instant> {
+        let mut bulkhead = std::mem::take(&mut self.bulkhead);
+        let attempt = bulkhead.attempt(&sink.key, || self.sync(sink));
+        self.bulkhead = bulkhead;
+        match attempt {
+            Attempt::Done(wake) => wake,
+            Attempt::Resting(again) => Some(again),
+            Attempt::Panicked(again) => {
+                let now = Timestamp::now();
+                let condition = statements::panic_condition(Time(now));
+                let event = match sink.key.family {
+                    SinkFamily::Snapshot => events::event::<KollectSnapshotSink>,
+                    SinkFamily::Database => events::event::<KollectDatabaseSink>,
+                    SinkFamily::Event => events::event::<KollectEventSink>,
+                };
+                self.events.tell(event(&sink.meta, &condition, now));
+                Some(again)
+            }
+        }
+    }
+
     /// Probes a sink if it is due, and writes down what is known of it.
     fn sync(&mut self, sink: &SinkObject) -> Option<Instant> {
         let now = Instant::now();
@@ -220,10 +277,12 @@ impl Probes {
                     if due && !known.under_way {
                         known.under_way = true;
                         let (prober, key) = (Arc::clone(&self.prober), sink.key.clone());
-                        self.probing.spawn(async move {
+                        let runtime = prober.runtime().clone();
+                        let probe = async move {
                             let result = prober.probe(&source).await;
                             EndedProbe { key, about, result }
-                        });
+                        };
+                        self.probing.spawn_on(probe, &runtime);
                     } else if !due {
                         wake = Some(known.next);
                     }

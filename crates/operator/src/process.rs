@@ -16,15 +16,17 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     configuration::Configuration,
     connection_tests::ConnectionTests,
-    control_loop,
+    control_loop::{self, ControlLoop},
     controller::{self, Controller},
     inventories::{self, Inventories},
+    keeper::Keeper,
     lease::Leadership,
     listeners::{ListenerError, ListenerSettings},
     metrics::Observed,
     probes::{self, Prober, Probes},
     secrets::Secrets,
     sink_objects::SinkObjects,
+    workplaces::Workplaces,
     write_queue::WriteSlots,
 };
 
@@ -64,7 +66,7 @@ impl Default for OperatorSettings {
 /// The operator.
 pub struct Operator {
     leadership: watch::Receiver<Leadership>,
-    client: Client,
+    places: Workplaces,
     settings: OperatorSettings,
     controller: Controller,
     sinks: Arc<SinkObjects>,
@@ -74,13 +76,15 @@ pub struct Operator {
 impl Operator {
     /// Begins to watch the configuration. Writes while this replica leads.
     pub fn new(
-        client: &Client,
+        places: &Workplaces,
         settings: OperatorSettings,
         leadership: watch::Receiver<Leadership>,
         stop: &CancellationToken,
     ) -> Self {
         let controller =
-            Controller::new(client, settings.collection.clone(), stop).led_by(leadership.clone());
+            Controller::at(places, settings.collection.clone(), stop).led_by(leadership.clone());
+        // Secrets belong to the configuration, and their watches beside its own.
+        let _entered = places.control.runtime.enter();
         let configuration = controller.configuration();
         let secrets = Secrets::new(
             Arc::clone(controller.server()),
@@ -111,7 +115,7 @@ impl Operator {
         });
         Self {
             leadership,
-            client: client.clone(),
+            places: places.clone(),
             settings,
             controller,
             sinks,
@@ -129,16 +133,27 @@ impl Operator {
         self.controller.store()
     }
 
-    /// Answers probes and serves metrics until `stop`.
-    pub async fn listen(&self, stop: &CancellationToken) -> Result<JoinSet<()>, ListenerError> {
+    /// Answers probes and serves metrics until `stop`, in the runtime that calls this. Callers are
+    /// reviewed through `client`, which belongs there.
+    pub async fn listen(
+        &self,
+        client: &Client,
+        stop: &CancellationToken,
+    ) -> Result<JoinSet<()>, ListenerError> {
         let listeners = &self.settings.listeners;
-        listeners.open(&self.client, self.observed(), stop).await
+        listeners.open(client, self.observed(), stop).await
     }
 
     /// Runs until `stop`. When it returns, nothing is under way.
-    pub async fn run(self, stop: &CancellationToken) {
-        let work = Work {
-            client: self.client,
+    ///
+    /// An error means that the control loop of the collection ended by itself. Everything else
+    /// stands on it, so the process had better begin anew.
+    pub async fn run(self, stop: &CancellationToken) -> Result<(), CollectionEnded> {
+        let keeper = self.observed().keeper.clone();
+        let control = self.places.control.runtime.clone();
+        let work = Arc::new(Work {
+            client: self.places.control.client.clone(),
+            places: self.places,
             configuration: Arc::clone(self.controller.configuration()),
             sinks: self.sinks,
             store: self.controller.store().clone(),
@@ -146,20 +161,43 @@ impl Operator {
             observed: Arc::clone(self.controller.observed()),
             write_slots: self.controller.write_slots().clone(),
             settings: self.settings.inventories,
-        };
+        });
         // Rows must stay readable until the last delivery has ended.
         let collecting = CancellationToken::new();
-        let exporting = async {
-            work.lead(self.leadership, stop).await;
-            collecting.cancel();
+        let mut collection = {
+            let (keeper, collecting) = (keeper.clone(), collecting.clone());
+            let controller = self.controller;
+            control.spawn(async move {
+                let running = controller.run(&collecting);
+                keeper.pulsing(controller::TASK, running).await;
+            })
         };
-        tokio::join!(exporting, self.controller.run(&collecting));
+        let leading = control.spawn(Arc::clone(&work).lead(self.leadership, stop.clone()));
+        tokio::pin!(leading);
+        let early = tokio::select! {
+            _ = &mut leading => false,
+            _ = &mut collection => true,
+        };
+        if early {
+            stop.cancel();
+            let _ = leading.await;
+            return Err(CollectionEnded);
+        }
+        collecting.cancel();
+        let _ = collection.await;
+        Ok(())
     }
 }
+
+/// The control loop of the collection ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the control loop of the collection ended unexpectedly; see the log above")]
+pub struct CollectionEnded;
 
 /// What only the leader does.
 struct Work {
     client: Client,
+    places: Workplaces,
     configuration: Arc<Configuration>,
     sinks: Arc<SinkObjects>,
     store: Store,
@@ -171,7 +209,11 @@ struct Work {
 
 impl Work {
     /// Works whenever this replica leads.
-    async fn lead(&self, mut leadership: watch::Receiver<Leadership>, stop: &CancellationToken) {
+    async fn lead(
+        self: Arc<Self>,
+        mut leadership: watch::Receiver<Leadership>,
+        stop: CancellationToken,
+    ) {
         while !stop.is_cancelled() {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -183,7 +225,7 @@ impl Work {
                 let _ = leadership.wait_for(|now| !now.leads()).await;
                 term.cancel();
             };
-            let working = self.work(&term);
+            let working = Arc::clone(&self).work(term.clone());
             tokio::pin!(working);
             tokio::select! {
                 () = &mut working => {}
@@ -195,39 +237,75 @@ impl Work {
         }
     }
 
-    async fn work(&self, term: &CancellationToken) {
-        let inventories = Inventories::new(
-            self.client.clone(),
-            Arc::clone(&self.configuration),
-            Arc::clone(&self.sinks),
-            self.store.clone(),
-            Arc::clone(&self.calls),
-            Arc::clone(&self.observed.exports),
-            self.write_slots.clone(),
-            self.settings.clone(),
-        );
-        let prober = Arc::new(Prober::new(
-            Arc::clone(&self.calls),
-            Arc::clone(&self.observed.exports) as _,
-        ));
-        let probes = Probes::new(
-            self.client.clone(),
-            Arc::clone(&self.sinks),
-            Arc::clone(&prober),
-            self.write_slots.clone(),
-        );
-        let tests = ConnectionTests::new(
-            self.client.clone(),
-            Arc::clone(&self.configuration),
-            Arc::clone(&self.sinks),
-            prober,
-            self.write_slots.clone(),
-        );
-        let configuration = &self.configuration;
-        tokio::join!(
-            control_loop::run(inventories, configuration, term),
-            control_loop::run(probes, configuration, term),
-            control_loop::run(tests, configuration, term),
-        );
+    /// Runs the loops of a leader until the end of its term, each as a task of its own: one that
+    /// is busy holds up no other.
+    async fn work(self: Arc<Self>, term: CancellationToken) {
+        let prober = {
+            let _entered = self.places.tenants.runtime.enter();
+            let observer = Arc::clone(&self.observed.exports) as _;
+            Arc::new(Prober::new(Arc::clone(&self.calls), observer))
+        };
+        let mut loops = JoinSet::new();
+        self.spawn(&mut loops, "inventories", &term, |work| {
+            // Exporters belong where tenants' work runs.
+            let _entered = work.places.tenants.runtime.enter();
+            Inventories::new(
+                work.client.clone(),
+                Arc::clone(&work.configuration),
+                Arc::clone(&work.sinks),
+                work.store.clone(),
+                Arc::clone(&work.calls),
+                Arc::clone(&work.observed.exports),
+                work.write_slots.clone(),
+                &work.observed.keeper,
+                work.settings.clone(),
+            )
+        });
+        self.spawn(&mut loops, "probes", &term, {
+            let prober = Arc::clone(&prober);
+            move |work| {
+                Probes::new(
+                    work.client.clone(),
+                    Arc::clone(&work.sinks),
+                    Arc::clone(&prober),
+                    work.write_slots.clone(),
+                    &work.observed.keeper,
+                )
+            }
+        });
+        self.spawn(&mut loops, "connection-tests", &term, move |work| {
+            ConnectionTests::new(
+                work.client.clone(),
+                Arc::clone(&work.configuration),
+                Arc::clone(&work.sinks),
+                Arc::clone(&prober),
+                work.write_slots.clone(),
+                &work.observed.keeper,
+            )
+        });
+        while loops.join_next().await.is_some() {}
+    }
+
+    /// Keeps a loop running until the end of a term.
+    fn spawn<L>(
+        self: &Arc<Self>,
+        loops: &mut JoinSet<()>,
+        task: &'static str,
+        term: &CancellationToken,
+        make: impl Fn(&Self) -> L + Send + Sync + 'static,
+    ) where
+        L: ControlLoop + Send + 'static,
+        L::Ended: Send,
+    {
+        let (work, term) = (Arc::clone(self), term.clone());
+        let kept = async move {
+            let keeper: &Keeper = &work.observed.keeper;
+            let make = || {
+                let control = make(&work);
+                control_loop::run(task, control, &work.configuration, &work.observed, &term)
+            };
+            keeper.keep(task, &term, make).await;
+        };
+        loops.spawn_on(kept, &self.places.control.runtime);
     }
 }

@@ -54,6 +54,24 @@ pub fn apply(
     }
 }
 
+/// The reason of the event about an object whose reconcile panicked.
+pub const RECONCILE_PANIC: &str = "ReconcilePanic";
+
+/// What the event about such an object says. It is no condition of the object, and the text of the
+/// panic is in the log alone: it may contain anything.
+pub fn panic_condition(now: Time) -> Condition {
+    Condition {
+        type_: ConditionType::Degraded.as_str().to_owned(),
+        status: ConditionStatus::True,
+        reason: RECONCILE_PANIC.to_owned(),
+        message: "panic recovered; it is tried again, at least once a minute; the log of the \
+                  operator has the cause, which is worth a report to its developers"
+            .to_owned(),
+        last_transition_time: now,
+        observed_generation: None,
+    }
+}
+
 /// What a condition says.
 pub fn find(conditions: &[Condition], type_: ConditionType) -> Option<&Condition> {
     conditions

@@ -16,6 +16,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use crate::api_error::Sentence;
+
 /// How long one request may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -26,7 +28,7 @@ pub enum WriteError {
     #[error("the API server gave no answer within {} s", .0.as_secs())]
     Late(Duration),
     /// It was refused, or never arrived.
-    #[error(transparent)]
+    #[error("{}", Sentence(.0))]
     Refused(#[from] kube::Error),
     /// Our finalizer could not be written; what else there was to write has been written.
     #[error("finalizer: {0}")]

@@ -271,11 +271,19 @@ impl Sink for GitSink {
 
     async fn probe(&self) -> Result<String, SinkError> {
         self.publisher.probe().await?;
-        Ok(match self.kind {
-            SinkType::Gitlab => "TLS and GitLab remote reachability verified",
-            _ => "TLS and git remote reachability verified",
-        }
-        .to_owned())
+        Ok(reached(self.kind, &self.publisher.url).to_owned())
+    }
+}
+
+/// What a probe that succeeded has shown: no more than what the way to the repository has.
+fn reached(kind: SinkType, url: &str) -> &'static str {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    match (scheme, kind) {
+        ("file", _) => "the repository on this machine can be read",
+        ("http", _) => "git remote reachability verified, without TLS",
+        ("https", SinkType::Gitlab) => "TLS and GitLab remote reachability verified",
+        ("https", _) => "TLS and git remote reachability verified",
+        _ => "SSH and git remote reachability verified",
     }
 }
 
@@ -285,5 +293,25 @@ impl fmt::Debug for GitSink {
             .field("repository", &self.publisher.url)
             .field("branch", &self.publisher.branch)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c20_a_probe_claims_no_more_than_it_has_seen() {
+        for (url, tls) in [
+            ("https://git.example.com/a.git", true),
+            ("http://git.example.com/a.git", false),
+            ("file:///srv/a.git", false),
+            ("ssh://git@git.example.com/a.git", false),
+        ] {
+            for kind in [SinkType::Git, SinkType::Gitlab] {
+                let text = reached(kind, url);
+                assert_eq!(text.starts_with("TLS and"), tls, "{url}: {text}");
+            }
+        }
     }
 }

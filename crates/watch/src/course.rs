@@ -71,6 +71,8 @@ pub(super) enum Ending {
     Refused(Refusal),
     /// What arrived makes no sense.
     Garbled(String),
+    /// Decoder or consumer panicked.
+    Panicked,
     /// Somebody asked for a new listing.
     Recalled,
 }
@@ -175,6 +177,11 @@ impl Course {
             Ending::Broken(problem) => self.broke(&problem, random),
             Ending::Garbled(problem) => {
                 self.restart(ListingCause::Garbled);
+                self.back_off(InterruptionClass::Garbled, problem, Duration::ZERO, random)
+            }
+            Ending::Panicked => {
+                self.restart(ListingCause::Garbled);
+                let problem = "an object could not be taken in (a panic; see the log)".to_owned();
                 self.back_off(InterruptionClass::Garbled, problem, Duration::ZERO, random)
             }
             Ending::Refused(refusal) => self.refused(&refusal, random),

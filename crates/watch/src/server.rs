@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::course::Ending;
 use super::refusal::Refusal;
+use crate::request::WatchSubject;
 use crate::resource::Resource;
 
 /// The text of a refusal is not longer than this; the rest is not read.
@@ -31,7 +32,12 @@ pub struct ApiServer {
     /// are served by others behind it. Kept until the process ends; a server that learned it in
     /// the meantime is merely used the other way.
     paged: Mutex<BTreeSet<(String, String)>>,
+    /// Is told of watches that panicked.
+    keeper: OnceLock<WatchKeeper>,
 }
+
+/// Is told which watch panicked, and after which time it begins anew.
+type WatchKeeper = Box<dyn Fn(&WatchSubject, Duration) + Send + Sync>;
 
 /// The body of a successful answer, as it arrives.
 pub(super) struct Answer(BodyDataStream<Body>);
@@ -42,7 +48,20 @@ impl ApiServer {
         Arc::new(Self {
             client,
             paged: Mutex::default(),
+            keeper: OnceLock::new(),
         })
+    }
+
+    /// Tells `keeper` of watches of this server whose decoder or consumer panicked, and after which
+    /// time they begin anew. Only the first one is told.
+    pub fn kept_by(&self, keeper: impl Fn(&WatchSubject, Duration) + Send + Sync + 'static) {
+        let _ = self.keeper.set(Box::new(keeper));
+    }
+
+    pub(super) fn panicked(&self, subject: &WatchSubject, wait: Duration) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper(subject, wait);
+        }
     }
 
     /// Whether this resource is worth asking for as a streamed listing.

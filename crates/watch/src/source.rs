@@ -1,10 +1,12 @@
 //! The loop that reads: it opens what the course says, takes bytes apart and waits.
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -87,7 +89,8 @@ impl<D: Decode> WatchSource<D> {
     }
 
     /// Runs until the handle is dropped or stopped, or `parent` is cancelled. Needs a Tokio
-    /// runtime. Each source is a task of its own, so a panic ends that one source.
+    /// runtime. Each source is a task of its own; one whose decoder or consumer panics tells the
+    /// server's keeper and begins anew, with back-off.
     pub fn spawn<C: Consumer<D::Object>>(
         self,
         consumer: C,
@@ -146,7 +149,9 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
         while !self.stop.is_cancelled() {
             let began = Instant::now();
             self.moved = false;
-            let ending = self.request().await;
+            let request = AssertUnwindSafe(self.request()).catch_unwind();
+            let ending = request.await.unwrap_or(Ending::Panicked);
+            let panicked = ending == Ending::Panicked;
             let steady = self.moved || began.elapsed() >= STEADY;
             if ending == Ending::Recalled {
                 self.view = self.views.borrow_and_update().clone();
@@ -155,6 +160,9 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
                 self.counters.reconnected();
             }
             let reaction = self.course.after(ending, steady, fastrand::f64());
+            if panicked {
+                self.server.panicked(&self.subject, reaction.wait);
+            }
             if reaction.streaming_refused {
                 self.server.refuses_streaming(&self.subject.resource);
             }

@@ -3,14 +3,17 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{ArgAction, Args};
 use kollect_api::meta::SYSTEM_NAMESPACE;
-use kollect_operator::lease::{self, Leadership, Lease, LeaseSettings};
+use kollect_operator::{
+    keeper::Keeper,
+    lease::{self, Leadership, Lease, LeaseSettings},
+};
 use kube::Client;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::duration;
+use super::{duration, inherited::switch};
 
 /// Where a pod finds the name of its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -20,7 +23,16 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 #[command(next_help_heading = "Leader election")]
 pub(super) struct Election {
     /// Of several replicas let one write; the others collect and take over when it goes.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = false,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = switch
+    )]
     leader_elect: bool,
     /// Namespace of the Lease; empty for the pod's own.
     #[arg(
@@ -41,23 +53,30 @@ pub(super) struct Election {
     retry_period: Duration,
 }
 
+/// An election that is about to begin.
+pub(super) struct Beginning {
+    client: Client,
+    /// Nothing without an election: then the one replica stays in office.
+    settings: Option<LeaseSettings>,
+    tell: watch::Sender<Leadership>,
+}
+
 /// An election under way.
 pub(super) struct UnderWay {
-    leadership: watch::Receiver<Leadership>,
-    /// Without an election: keeps the one replica in office.
-    _office: Option<watch::Sender<Leadership>>,
+    /// Held because leadership ends with it.
+    _tell: watch::Sender<Leadership>,
     task: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
 impl Election {
-    /// Begins to ask for leadership, or takes it if nobody else can.
-    pub(super) fn begin(&self, client: &Client) -> Result<UnderWay> {
+    /// Prepares to ask for leadership, or takes it if nobody else can.
+    pub(super) fn begin(&self, client: &Client) -> Result<Beginning> {
+        let client = client.clone();
         if !self.leader_elect {
-            let (office, leadership) = watch::channel(Leadership::sole());
-            return Ok(UnderWay {
-                leadership,
-                _office: Some(office),
-                task: None,
+            return Ok(Beginning {
+                client,
+                settings: None,
+                tell: watch::channel(Leadership::sole()).0,
             });
         }
         let settings = LeaseSettings {
@@ -68,14 +87,11 @@ impl Election {
             renew_deadline: self.renew_deadline,
             retry_period: self.retry_period,
         };
-        let lease = Lease::new(client.clone(), settings).context("leader election cannot start")?;
-        let (tell, leadership) = watch::channel(Leadership::Candidate);
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(lease.run(stop.clone(), tell));
-        Ok(UnderWay {
-            leadership,
-            _office: None,
-            task: Some((task, stop)),
+        Lease::new(client.clone(), settings.clone()).context("leader election cannot start")?;
+        Ok(Beginning {
+            client,
+            settings: Some(settings),
+            tell: watch::channel(Leadership::Candidate).0,
         })
     }
 
@@ -90,12 +106,43 @@ impl Election {
     }
 }
 
-impl UnderWay {
+impl Beginning {
     /// Whether this replica leads, now and later.
     pub(super) fn leadership(&self) -> watch::Receiver<Leadership> {
-        self.leadership.clone()
+        self.tell.subscribe()
     }
 
+    /// Asks for leadership from now on, in the runtime that calls this.
+    pub(super) fn run(self, keeper: &Keeper) -> UnderWay {
+        let Self {
+            client,
+            settings,
+            tell,
+        } = self;
+        let task = settings.map(|settings| {
+            let stop = CancellationToken::new();
+            let (keeper, token, tell) = (keeper.clone(), stop.clone(), tell.clone());
+            let kept = async move {
+                let take_part = || {
+                    let lease = Lease::new(client.clone(), settings.clone());
+                    // Whoever begins anew knows nothing of a lease yet.
+                    tell.send_replace(Leadership::Candidate);
+                    let (stop, tell) = (token.clone(), tell.clone());
+                    async move {
+                        if let Ok(lease) = lease {
+                            lease.run(stop, tell).await;
+                        }
+                    }
+                };
+                keeper.keep("lease", &token, take_part).await;
+            };
+            (tokio::spawn(kept), stop)
+        });
+        UnderWay { _tell: tell, task }
+    }
+}
+
+impl UnderWay {
     /// Hands over. To be called when nothing is written any more.
     pub(super) async fn end(self) {
         if let Some((task, stop)) = self.task {

@@ -1,6 +1,7 @@
 //! Carries the objects of one watch to the rows of the targets that want them.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,6 +22,10 @@ use crate::gates::{ObjectView, PolicyFailures, Version};
 use crate::gather::{Contribution, contribution};
 use crate::plan::{Epoch, Interest, ResourcePlan, TargetKey, Watch};
 use crate::store::{Feed, Listing, Outcome, Stamp};
+
+/// What is said about an object whose extraction panicked. The panic's own text is in the log alone:
+/// it may contain values.
+const PANICKED: &str = "extraction failed in an unexpected way (a panic; see the operator's log)";
 
 /// The consumer of one watch, or of one list beside a watch.
 pub(super) struct Dispatcher {
@@ -217,7 +222,14 @@ impl Dispatcher {
             if !self.serves(interest.key) {
                 continue;
             }
-            self.show(interest, &view, stamp);
+            // One profile that finds a flaw of ours must not end the watch that others share.
+            let shown = catch_unwind(AssertUnwindSafe(|| self.show(interest, &view, stamp)));
+            if shown.is_err() {
+                self.shared.tally.extraction_failed(interest.key.owner);
+                self.write(interest, &view, &PolicyFailures::default(), |way| {
+                    way.fail(stamp, view.identity(), PANICKED)
+                });
+            }
             self.rest().await;
         }
     }

@@ -14,6 +14,7 @@
 //!   shown as degraded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kollect_api::{
@@ -51,6 +52,9 @@ pub(super) struct Draft {
     /// plan.
     pub(super) definite: bool,
 }
+
+/// What is said of a target whose plan could not be made in an unexpected way.
+const PANICKED: &str = "planning it panicked; see the operator's log";
 
 /// Why a draft ends before a collection is found.
 enum Ended {
@@ -103,7 +107,11 @@ impl<'w> Drafting<'w> {
             _ if self.world.namespaces == NamespaceListing::Unread => Err(Ended::Hold(
                 TargetState::Undecided("namespaces have not been listed yet".to_owned()),
             )),
-            Ok(ceilings) => self.collection(ask, ceilings, previous, &mut namespaces),
+            // One target that finds a flaw of ours must not keep all others from being planned.
+            Ok(ceilings) => catch_unwind(AssertUnwindSafe(|| {
+                self.collection(ask, ceilings, previous, &mut namespaces)
+            }))
+            .unwrap_or_else(|_| Err(Ended::Hold(TargetState::Undecided(PANICKED.to_owned())))),
             // Suspension and a missing profile do not depend on scopes.
             Err(error) => self
                 .profile(ask)

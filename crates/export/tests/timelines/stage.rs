@@ -11,10 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use kollect_api::{
-    GroupVersionKind, InventoryId, SinkKey,
-    inventory::Dedupe,
-    reference::SinkFamily,
-    sink::{SinkSpec, SinkType},
+    GroupVersionKind, InventoryId, SinkKey, inventory::Dedupe, reference::SinkFamily,
+    sink::SinkSpec,
 };
 use kollect_collect::{
     gates::Version,
@@ -146,7 +144,13 @@ pub(crate) struct Told {
 }
 
 impl Observer for Told {
-    fn delivered(&self, _: SinkType, _: Duration, result: Result<&Receipt, &SinkError>) {
+    fn delivered(
+        &self,
+        _: &SinkSource,
+        _: &InventoryId,
+        _: Duration,
+        result: Result<&Receipt, &SinkError>,
+    ) {
         let count = match result {
             Ok(_) => &self.delivered,
             Err(_) => &self.failed,

@@ -80,8 +80,8 @@ pub struct InventoryPlan {
     pub undecided: bool,
     /// The sinks that cannot be used.
     pub findings: Vec<Finding>,
-    /// Sinks that the inventory no longer refers to and that are gone as well: nothing can be
-    /// cleaned up there.
+    /// Sinks that the inventory no longer refers to and that are gone as well, or that it could not
+    /// refer to: nothing is cleaned up there.
     pub orphans: Vec<SinkKey>,
     /// The cluster targets that are rolled up.
     pub targets: BTreeSet<String>,
@@ -129,6 +129,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
         let known = deliver.iter().find(|sink| sink.key == key).cloned();
         match (world.find)(&key) {
             Lookup::Missing => orphans.push(key),
+            _ if is_out_of_bounds(subject, &key, &ceilings) => orphans.push(key),
             found => {
                 let reference = Reference {
                     key,
@@ -414,18 +415,20 @@ fn resume(subject: &Subject, key: &SinkKey) -> Option<Resume> {
 
 /// The sinks that hold rows of this inventory and should not: those that the status remembers and
 /// the spec does not name; all of them when the inventory goes.
+///
+/// Whoever may write the status decides what it remembers, so it leads to no sink that the spec
+/// could not have led to: the sinks of a namespaced inventory are in its own namespace, whatever
+/// an entry says.
 fn leftovers(subject: &Subject) -> BTreeSet<SinkKey> {
-    let own_namespace = match &subject.id.scope {
-        InventoryScope::Namespace(namespace) => namespace.as_str(),
-        InventoryScope::Cluster => "",
-    };
     let remembered = subject.status.sink_exports.iter().filter_map(|entry| {
         let (family, name) = entry.name.split_once('/')?;
         let family = SinkFamily::ALL.into_iter().find(|f| f.as_str() == family)?;
-        let namespace = entry.namespace.clone();
         Some(SinkKey {
             family,
-            namespace: namespace.unwrap_or_else(|| own_namespace.to_owned()),
+            namespace: match &subject.id.scope {
+                InventoryScope::Namespace(own) => own.clone(),
+                InventoryScope::Cluster => entry.namespace.clone().unwrap_or_default(),
+            },
             name: name.to_owned(),
         })
     });
@@ -435,6 +438,15 @@ fn leftovers(subject: &Subject) -> BTreeSet<SinkKey> {
     }
     let named: BTreeSet<SinkKey> = named.collect();
     remembered.filter(|key| !named.contains(key)).collect()
+}
+
+/// Whether a cluster inventory may not refer to the namespace of a sink at all.
+fn is_out_of_bounds(subject: &Subject, key: &SinkKey, ceilings: &[Ceiling<'_>]) -> bool {
+    let mut binding = ceilings
+        .iter()
+        .filter(|ceiling| ceiling.kind == "KollectClusterScope");
+    subject.rollup.is_some()
+        && binding.any(|ceiling| outside_static_refs(ceiling, &key.namespace).is_some())
 }
 
 #[cfg(test)]

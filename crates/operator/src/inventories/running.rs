@@ -5,11 +5,12 @@ use std::sync::Arc;
 use kollect_collect::{gates::Version, store::Store};
 use kollect_export::{Calls, Exporter, Order, Report, report::LaneState};
 use tokio::{
+    runtime::Handle,
     sync::{Notify, watch},
     task::JoinHandle,
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     object::InventoryObject, plan::InventoryPlan, status::InventoryStatus, subject::Subject,
@@ -28,6 +29,8 @@ pub(super) struct Running {
     orders: watch::Sender<Arc<Order>>,
     pub(super) reports: watch::Receiver<Report>,
     pub(super) stop: CancellationToken,
+    /// Whatever becomes of the loop: an exporter that nobody listens to stops.
+    _guard: DropGuard,
     pub(super) task: JoinHandle<()>,
     pub(super) uid: String,
     /// The status that was written last, and the version of the object that this made.
@@ -50,6 +53,7 @@ impl Running {
     /// Starts the exporter of an inventory. It rings `news` when it has something to report.
     pub(super) fn start(
         planned: &Arc<Planned>,
+        runtime: &Handle,
         store: Store,
         calls: Arc<Calls>,
         news: Arc<Notify>,
@@ -58,10 +62,11 @@ impl Running {
         let (tell, reports) = watch::channel(Report::default());
         let stop = CancellationToken::new();
         let exporter = Exporter::keep(store, calls, follow, tell, news, stop.clone());
-        let task = tokio::spawn(exporter);
+        let task = runtime.spawn(exporter);
         Self {
             orders,
             reports,
+            _guard: stop.clone().drop_guard(),
             stop,
             task,
             uid: planned.subject.uid.clone(),
@@ -115,6 +120,15 @@ impl Running {
     /// Whether there is something to say about the inventory, or its time has come.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.reports.has_changed().unwrap_or(false) || self.wake.is_some_and(|wake| wake <= now)
+    }
+
+    /// How many rows the inventory selects, as far as they have been counted.
+    pub(super) fn rows(&self) -> u64 {
+        let report = self.reports.borrow();
+        report
+            .survey
+            .as_ref()
+            .map_or(0, |survey| survey.rows as u64)
     }
 
     /// How many of the sinks hold the current rows.

@@ -21,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
 use self::cache::Cache;
+use crate::api_error::Sentence;
 
 /// How long a review may take, with everything that is tried again.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -156,7 +157,7 @@ impl Guard {
         };
         let unavailable = |why| Refusal::Unavailable { review: name, why };
         match timeout(DEADLINE, attempts).await {
-            Ok(answer) => answer.map_err(|error| unavailable(error.to_string())),
+            Ok(answer) => answer.map_err(|error| unavailable(Sentence(&error).to_string())),
             Err(_) => Err(unavailable(format!("no answer within {DEADLINE:?}"))),
         }
     }

@@ -1,11 +1,18 @@
 //! Answers to probes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Method, StatusCode, request::Parts};
 
 use super::server::{Answer, Response, text};
-use crate::metrics::{Observed, Readiness};
+use crate::{
+    keeper::Stuck,
+    metrics::{Observed, Readiness},
+};
+
+/// A process that was stopped as a whole, as a debugger does, has timers that are due: its loops
+/// have moved again after this time.
+const SECOND_LOOK: Duration = Duration::from_millis(500);
 
 /// Probes of a running operator.
 pub struct Health {
@@ -22,17 +29,26 @@ impl Answer for Health {
         let verbose = verbose
             .split('&')
             .any(|part| part.split('=').next() == Some("verbose"));
+        let mut stuck = self.observed.keeper.stuck();
+        if !stuck.is_empty() {
+            tokio::time::sleep(SECOND_LOOK).await;
+            stuck = self.observed.keeper.stuck();
+        }
         let scene = self.observed.scene();
-        let (status, body) = probe(request.uri.path(), verbose, &scene.readiness);
+        let (status, body) = probe(request.uri.path(), verbose, &scene.readiness, &stuck);
         text(status, body)
     }
 }
 
 /// The answer to a probe of this path.
-pub fn probe(path: &str, verbose: bool, readiness: &Readiness) -> (StatusCode, String) {
+pub fn probe(
+    path: &str,
+    verbose: bool,
+    readiness: &Readiness,
+    stuck: &[Stuck],
+) -> (StatusCode, String) {
     let (check, missing) = match path.trim_end_matches('/') {
-        // That somebody answers is all there is to being alive.
-        "/healthz" | "/healthz/healthz" => ("healthz", None),
+        "/healthz" | "/healthz/healthz" => ("healthz", standstill(stuck)),
         "/readyz" | "/readyz/readyz" => ("readyz", readiness.missing()),
         _ => return (StatusCode::NOT_FOUND, "not found\n".to_owned()),
     };
@@ -47,6 +63,16 @@ pub fn probe(path: &str, verbose: bool, readiness: &Readiness) -> (StatusCode, S
             format!("[-]{check} failed: {why}\n{check} check failed\n"),
         ),
     }
+}
+
+/// What stands still, if anything does. That somebody answers is not all there is to being alive.
+fn standstill(stuck: &[Stuck]) -> Option<String> {
+    let all = stuck.iter().map(|stuck| {
+        let (task, seconds) = (stuck.task, stuck.since.as_secs());
+        format!("the control loop {task} has not moved for {seconds} s")
+    });
+    let all: Vec<String> = all.collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 #[cfg(test)]
@@ -82,8 +108,25 @@ mod tests {
             ("/readyz/healthz", false, &ready, 404, "not found\n"),
             ("/", false, &ready, 404, "not found\n"),
         ] {
-            let answer = probe(path, verbose, readiness);
+            let answer = probe(path, verbose, readiness, &[]);
             assert_eq!((answer.0.as_u16(), &*answer.1), (status, body), "{path}");
         }
+    }
+
+    #[test]
+    fn a11_a_loop_that_stands_still_is_named() {
+        let stuck = [Stuck {
+            task: "inventories",
+            since: Duration::from_secs(75),
+        }];
+        let (status, body) = probe("/healthz", false, &Readiness::Ready, &stuck);
+        assert_eq!(status, 503);
+        assert_eq!(
+            body,
+            "[-]healthz failed: the control loop inventories has not moved for 75 s\n\
+             healthz check failed\n"
+        );
+        let (status, _) = probe("/readyz", false, &Readiness::Ready, &stuck);
+        assert_eq!(status, 200, "a restart is decided by liveness alone");
     }
 }

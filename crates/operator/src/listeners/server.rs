@@ -1,6 +1,15 @@
 //! Connections: bounded in number and time, ended in good order.
 
-use std::{future::Future, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{StatusCode, header, request::Parts};
 use http_body_util::Full;
@@ -9,19 +18,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    sync::Semaphore,
     task::JoinSet,
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::{address::Bound, certificate::Certificate};
+use super::{address::Bound, certificate::Certificate, places::Places};
 
-/// How many connections are open at the same time; others wait to be accepted.
+/// How many connections are open at the same time.
 const CONNECTIONS: usize = 64;
 /// How long a caller may take for the TLS handshake, and for the head of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection is closed after this time and may be opened anew: nobody holds a place for ever.
 const LIFETIME: Duration = Duration::from_mins(5);
 /// How long a request under way may take when the connection has to end.
@@ -52,34 +60,38 @@ pub(super) fn text(status: StatusCode, body: impl Into<String>) -> Response {
 
 /// Serves until `stop`, and then until requests under way are answered. With a certificate the
 /// connections are encrypted.
+///
+/// Everybody is accepted at once. When all places are taken, somebody who keeps one without asking
+/// for anything loses it: whoever opens connections and says nothing, or says it slowly, harms
+/// himself and not the kubelet.
 pub async fn serve(
-    bound: Bound,
+    bound: impl Into<Arc<Bound>>,
     certificate: Option<Arc<Certificate>>,
     answer: Arc<impl Answer>,
     stop: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let bound = bound.into();
     let mut connections = JoinSet::new();
+    let mut places = Places::new(CONNECTIONS);
     loop {
-        let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            let place = place.expect("the semaphore is never closed");
-            (place, bound.listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accepted => accepted,
+            accepted = bound.listener.accept() => accepted,
         };
         // Ended ones are forgotten; one that panicked has harmed nobody else.
-        while connections.try_join_next().is_some() {}
+        while let Some(ended) = connections.try_join_next_with_id() {
+            places.leave(ended.map_or_else(|error| error.id(), |(id, ())| id));
+        }
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let (certificate, answer) = (certificate.clone(), Arc::clone(&answer));
-                let stop = stop.clone();
-                connections.spawn(async move {
-                    connection(stream, certificate.as_deref(), &*answer, &stop).await;
-                    drop(place);
+                let (stop, busy) = (stop.clone(), Arc::new(AtomicBool::new(false)));
+                let answering = Arc::clone(&busy);
+                let task = connections.spawn(async move {
+                    let answer = Noting { answer, answering };
+                    connection(stream, certificate.as_deref(), &answer, &stop).await;
                 });
+                places.take(task.id(), peer.ip(), busy, task);
             }
             Err(error) => {
                 tracing::warn!(%error, address = %bound.address, "cannot accept a connection");
@@ -90,6 +102,21 @@ pub async fn serve(
     }
     drop(bound);
     while connections.join_next().await.is_some() {}
+}
+
+/// Notes whether a request is being answered.
+struct Noting<A> {
+    answer: Arc<A>,
+    answering: Arc<AtomicBool>,
+}
+
+impl<A: Answer> Answer for Noting<A> {
+    async fn answer(&self, request: &Parts) -> Response {
+        self.answering.store(true, Ordering::Relaxed);
+        let response = self.answer.answer(request).await;
+        self.answering.store(false, Ordering::Relaxed);
+        response
+    }
 }
 
 async fn connection(

@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BindError, Certificate, CertificateError, CertificateFiles, Guard, Health, Scrape, bind, serve,
+    Answer, BindError, Bound, Certificate, CertificateError, CertificateFiles, Guard, Health,
+    Scrape, bind, serve,
 };
 use crate::metrics::{Metrics, Observed, SAMPLE_INTERVAL};
 
@@ -50,6 +51,34 @@ pub enum ListenerError {
     Certificate(#[from] CertificateError),
 }
 
+/// What the listeners are called where tasks are counted.
+const PROBES: &str = "listener-of-probes";
+const METRICS: &str = "listener-of-metrics";
+
+/// Serves until `stop`, whatever happens.
+fn keep(
+    observed: &Arc<Observed>,
+    task: &'static str,
+    bound: Bound,
+    certificate: Option<Arc<Certificate>>,
+    answer: Arc<impl Answer>,
+    stop: &CancellationToken,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (keeper, bound, stop) = (observed.keeper.clone(), Arc::new(bound), stop.clone());
+    async move {
+        let serving = || {
+            let bound = Arc::clone(&bound);
+            serve(
+                bound,
+                certificate.clone(),
+                Arc::clone(&answer),
+                stop.clone(),
+            )
+        };
+        keeper.keep(task, &stop, serving).await;
+    }
+}
+
 impl ListenerSettings {
     /// Opens the listeners and serves until `stop`.
     pub async fn open(
@@ -64,7 +93,7 @@ impl ListenerSettings {
             let health = Arc::new(Health {
                 observed: Arc::clone(observed),
             });
-            tasks.spawn(serve(bound, None, health, stop.clone()));
+            tasks.spawn(keep(observed, PROBES, bound, None, health, stop));
         }
         if let Some(bound) = bind("metrics-bind-address", &self.metrics_address).await? {
             let secure = self.secure_metrics;
@@ -74,7 +103,7 @@ impl ListenerSettings {
                 metrics: Arc::new(Metrics::new(Arc::clone(observed), self.sample_interval)),
                 guard: secure.then(|| Guard::new(client.clone())),
             });
-            tasks.spawn(serve(bound, certificate, scrape, stop.clone()));
+            tasks.spawn(keep(observed, METRICS, bound, certificate, scrape, stop));
         }
         Ok(tasks)
     }

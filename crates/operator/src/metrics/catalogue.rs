@@ -68,13 +68,19 @@ macro_rules! catalogue {
 
 catalogue! {
     RECONCILE_TOTAL = "kollect_reconcile_total", Counter, ["controller", "result"],
-        "Passes of the control loop; a pass in which something could not be decided is a failure, and so is a write that failed.";
+        "Passes of the control loops; a pass in which something could not be decided or that panicked is a failure, and so is a write that failed.";
     RECONCILE_DURATION = "kollect_reconcile_duration_seconds", Histogram, ["controller"],
-        "Wall time of one pass of the control loop, which serves all targets at once.";
+        "Wall time of one pass of a control loop, which serves all objects of its kinds at once.";
     WORKQUEUE_DEPTH = "kollect_workqueue_depth", Gauge, ["controller"],
-        "1 while a pass of the control loop is under way; changes that arrive meanwhile become one next pass, so nothing queues.";
+        "1 while a pass of a control loop is under way; changes that arrive meanwhile become one next pass, so nothing queues.";
     RECONCILE_ERRORS = "kollect_reconcile_errors_total", Counter, ["kind", "error_class"],
-        "Extractions that failed (terminal), and the beginnings of trouble of targets by class.";
+        "Extractions that failed (terminal), the beginnings of trouble of targets, and deliveries of inventories that failed, by class.";
+    TASK_RESTARTS = "kollect_task_restarts_total", Counter, ["task"],
+        "Long-lived tasks that ended or panicked and were started again, and objects whose reconcile panicked; anything but 0 is a flaw worth a report.";
+    WATCH_MAP_ERRORS = "kollect_watch_map_list_errors_total", Counter, ["controller", "watch"],
+        "Always 0: a change leads to a pass over what is known already, and nothing has to be listed for it.";
+    FINGERPRINT_CACHE = "kollect_namespace_fingerprint_cache_total", Counter, ["controller", "result"],
+        "Always 0: rows carry their own hashes, so there is no fingerprint to compute again.";
     COLLECT_ITEMS = "kollect_collect_items_total", Gauge, [],
         "Rows in the store.";
     STORE_BYTES = "kollect_store_bytes", Gauge, [],
@@ -108,7 +114,7 @@ catalogue! {
     DISPATCH_BACKPRESSURE = "kollect_collect_dispatch_backpressure_total", Counter, [],
         "Always 0: without a queue the connection itself holds the API server back.";
     STATIC_REF_RESOLUTION = "kollect_static_ref_resolution_total", Counter, ["kind", "ref_type", "result"],
-        "Resolutions of the profile of a cluster target, counted when the result is new.";
+        "Resolutions of the profile of a cluster target, and of the sinks of inventories, counted when the result is new.";
     ACCESS_CACHE = "kollect_access_cache_total", Counter, ["result"],
         "Access reviews of our own rights: answered from memory (hit) or asked (miss).";
     EXPORT_DURATION = "kollect_export_duration_seconds", Histogram, ["sink_type"],
@@ -117,12 +123,20 @@ catalogue! {
         "Bytes of rows in deliveries that were accepted.";
     EXPORT_ROWS = "kollect_export_rows_total", Counter, ["sink_type", "change"],
         "Rows that deliveries wrote or removed at backends.";
+    SINK_EXPORTS = "kollect_sink_exports_total", Counter, ["sink_type", "sink_namespace", "result"],
+        "Deliveries; the namespace of the sink is given for cluster inventories, which may name any, and empty for others.";
     SINK_ERRORS = "kollect_sink_errors_total", Counter, ["sink_type", "reason"],
         "Deliveries that failed, by class.";
+    EXPORT_SPILL_WARN = "kollect_export_spill_warn_total", Counter, [],
+        "Deliveries of 1 MiB of rows or more.";
+    EXPORT_SHARD_WARN = "kollect_export_shard_warn_total", Counter, [],
+        "Always 0: there is no number of rows from which an inventory would have to be split.";
     EXPORT_DEBOUNCED = "kollect_export_debounced_total", Counter, ["controller"],
         "Deliveries that were not made because the sink holds the rows already.";
     CONNECTION_TEST = "kollect_sink_connection_test_total", Counter, ["type", "result"],
         "Probes of sinks, by the operator itself or through a KollectConnectionTest.";
+    INVENTORY_ITEMS = "kollect_inventory_items_total", Gauge, [],
+        "Rows that inventories select, added up over all inventories.";
     INVENTORIES = "kollect_inventories", Gauge, ["state"],
         "Inventories of both kinds, by whether all, some or none of their sinks hold the current rows.";
     CUSTOM_SERIES = "kollect_custom_resource_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],

@@ -12,7 +12,8 @@ use kollect_collect::{
 };
 use kollect_watch::{Resource, access::Reviewer};
 
-use super::{exports::Exports, passes::Passes};
+use super::{exports::Exports, passes::Passes, reconciles::Reconciles};
+use crate::keeper::Keeper;
 
 /// Shared between the control loop, scrapes and probes.
 pub struct Observed {
@@ -26,6 +27,10 @@ pub struct Observed {
     pub passes: Passes,
     /// What exports and probes count.
     pub exports: Arc<Exports>,
+    /// What the other control loops count.
+    pub reconciles: Reconciles,
+    /// Who looks after the tasks.
+    pub keeper: Keeper,
     scene: RwLock<Arc<Scene>>,
 }
 
@@ -70,12 +75,15 @@ impl Readiness {
 impl Observed {
     /// Nothing has happened yet.
     pub fn new(store: Store, tally: Arc<Tally>, reviewer: Arc<Reviewer>) -> Self {
+        let keeper = Keeper::default();
         Self {
             store,
             tally,
             reviewer,
             passes: Passes::default(),
-            exports: Arc::default(),
+            exports: Arc::new(Exports::kept_by(keeper.clone())),
+            reconciles: Reconciles::default(),
+            keeper,
             scene: RwLock::default(),
         }
     }

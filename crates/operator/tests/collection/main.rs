@@ -3,6 +3,7 @@
 //! After every scenario the store must equal a fresh list of the cluster, run through the same
 //! extractor: nothing lost, nothing invented, nothing stale.
 
+mod blocked;
 mod operator;
 mod scenarios;
 mod stage;

@@ -91,3 +91,96 @@ fn names_follow_the_conventions() {
         }
     }
 }
+
+/// The metrics of the original, whose dashboards and alerts go on working.
+const ORIGINAL: &str = "
+    kollect_reconcile_total kollect_reconcile_duration_seconds kollect_workqueue_depth
+    kollect_reconcile_errors_total kollect_watch_map_list_errors_total
+    kollect_namespace_fingerprint_cache_total kollect_collect_items_total
+    kollect_collected_objects kollect_informer_objects kollect_informer_cluster_wide_scope
+    kollect_informer_resync_dispatches_total kollect_collect_namespace_mismatch_total
+    kollect_inventory_items_total kollect_collect_dispatch_duration_seconds
+    kollect_collect_dispatch_queue_depth kollect_collect_dispatch_backpressure_total
+    kollect_export_duration_seconds kollect_export_bytes_total kollect_sink_errors_total
+    kollect_export_spill_warn_total kollect_export_shard_warn_total
+    kollect_export_debounced_total kollect_sink_connection_test_total
+    kollect_static_ref_resolution_total kollect_access_cache_total
+    kollect_custom_resource_series kollect_custom_resource_labeled_series
+    kollect_custom_resource_labeled_series_capped_total kollect_sink_exports_total";
+
+#[test]
+fn c12_every_metric_of_the_original_is_there() {
+    for name in ORIGINAL.split_whitespace() {
+        let known = catalogue::ALL.iter().any(|metric| metric.name == name);
+        assert!(known, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn c12_exports_count_by_class_kind_and_namespace() {
+    use std::sync::Arc;
+
+    use kollect_api::{InventoryId, SinkKey, reference::SinkFamily, sink::SinkSpec};
+    use kollect_export::{Observer as _, SinkSource};
+    use kollect_operator::metrics::passes::{Outcome, Resolution};
+    use kollect_sinks::{Demand, Receipt, SinkError, credentials::Materials};
+
+    let all = Fabricated::new(Duration::ZERO);
+    let key = SinkKey {
+        family: SinkFamily::Database,
+        namespace: "shared".to_owned(),
+        name: "pg".to_owned(),
+    };
+    let spec = json!({
+        "type": "postgres", "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
+    });
+    let source = SinkSource {
+        key: key.clone(),
+        uid: "u".to_owned(),
+        version: 1,
+        spec: Arc::new(SinkSpec::Database(
+            serde_json::from_value(spec).expect("a sink"),
+        )),
+        demand: Demand::Changes,
+        materials: Arc::new(Materials::default()),
+    };
+    let (team, platform) = (InventoryId::namespaced("a", "i"), InventoryId::cluster("c"));
+    let large = Receipt {
+        bytes: 1 << 20,
+        ..Receipt::default()
+    };
+    let exports = &all.observed.exports;
+    exports.delivered(&source, &team, Duration::from_secs(45), Ok(&large));
+    exports.delivered(
+        &source,
+        &platform,
+        Duration::from_secs(1),
+        Ok(&Receipt::default()),
+    );
+    let refused = SinkError::terminal("no");
+    exports.delivered(&source, &platform, Duration::ZERO, Err(&refused));
+    for _ in 0..2 {
+        exports.resolved(&platform, [(key.clone(), Resolution::NotFound)]);
+    }
+    let reconciles = &all.observed.reconciles;
+    let sinks = &["kollectdatabasesink"];
+    reconciles.begin(sinks);
+    reconciles.end(sinks, Duration::from_millis(1), Outcome::Success);
+    reconciles.failed("kollectdatabasesink");
+    let page = all.metrics.render();
+    for line in [
+        r#"kollect_sink_exports_total{sink_type="postgres",sink_namespace="",result="success"} 1"#,
+        r#"kollect_sink_exports_total{sink_type="postgres",sink_namespace="shared",result="success"} 1"#,
+        r#"kollect_sink_exports_total{sink_type="postgres",sink_namespace="shared",result="failure"} 1"#,
+        r#"kollect_reconcile_errors_total{kind="KollectClusterInventory",error_class="terminal"} 1"#,
+        r#"kollect_export_duration_seconds_bucket{le="30.0",sink_type="postgres"} 2"#,
+        r#"kollect_export_duration_seconds_bucket{le="60.0",sink_type="postgres"} 3"#,
+        r#"kollect_export_duration_seconds_bucket{le="120.0",sink_type="postgres"} 3"#,
+        r#"kollect_export_spill_warn_total 1"#,
+        r#"kollect_static_ref_resolution_total{kind="KollectClusterInventory",ref_type="database",result="not_found"} 1"#,
+        r#"kollect_reconcile_total{controller="kollectdatabasesink",result="success"} 1"#,
+        r#"kollect_reconcile_total{controller="kollectdatabasesink",result="failure"} 1"#,
+    ] {
+        assert!(page.lines().any(|known| known == line), "{line}\n{page}");
+    }
+}

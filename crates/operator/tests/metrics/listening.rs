@@ -112,3 +112,39 @@ async fn addresses_are_opened_refused_or_off() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a8_callers_who_say_nothing_or_say_it_slowly_do_not_starve_probes() -> Result<()> {
+    let all = Fabricated::new(Duration::ZERO);
+    let bound = bind("health-probe-bind-address", "127.0.0.1:0").await?;
+    let bound = bound.expect("a listener");
+    let port = bound.address.port();
+    let stop = CancellationToken::new();
+    let health = Arc::new(Health {
+        observed: Arc::clone(&all.observed),
+    });
+    let server = tokio::spawn(serve(bound, None, health, stop.clone()));
+    let probed = spawn_blocking(move || -> Result<()> {
+        let mut held = Vec::new();
+        for number in 0..300 {
+            let mut slow = TcpStream::connect(("127.0.0.1", port))?;
+            if number % 2 == 0 {
+                // Whoever was closed already has got what he deserves.
+                let _ = slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: ");
+            }
+            held.push(slow);
+            if number % 30 == 0 {
+                let begun = std::time::Instant::now();
+                let answer = Client::plain(port).request("GET", "/healthz", None)?;
+                assert_eq!(answer.status, 200);
+                // The header deadline is five seconds: nobody was waited for.
+                assert!(begun.elapsed() < Duration::from_secs(4), "{number}");
+            }
+        }
+        Ok(())
+    });
+    probed.await??;
+    stop.cancel();
+    tokio::time::timeout(Duration::from_secs(20), server).await??;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Tasks that end, panic and stand still.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::time::advance;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn c3_what_ends_or_panics_is_started_again_with_back_off() {
+    let (keeper, stop) = (Keeper::default(), CancellationToken::new());
+    let runs = Arc::new(AtomicU32::new(0));
+    let kept = {
+        let (keeper, stop, runs) = (keeper.clone(), stop.clone(), Arc::clone(&runs));
+        tokio::spawn(async move {
+            let make = || {
+                let run = runs.fetch_add(1, Ordering::SeqCst);
+                assert!(run != 0, "the making panics");
+                async move {
+                    assert!(run != 1, "the work panics");
+                    if run > 3 {
+                        std::future::pending::<()>().await;
+                    }
+                }
+            };
+            keeper.keep("example", &stop, make).await;
+        })
+    };
+    let expect = async |after: u64, count: u32| {
+        sleep(Duration::from_secs(after)).await;
+        assert_eq!(runs.load(Ordering::SeqCst), count);
+    };
+    expect(0, 1).await;
+    expect(1, 2).await;
+    expect(1, 2).await;
+    expect(1, 3).await;
+    expect(4, 4).await;
+    expect(7, 4).await;
+    expect(2, 5).await;
+    expect(1_000, 5).await;
+    assert_eq!(keeper.restarts(), BTreeMap::from([("example", 4)]));
+    assert!(!kept.is_finished());
+    kept.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn c3_nothing_is_started_again_after_the_end() {
+    let (keeper, stop) = (Keeper::default(), CancellationToken::new());
+    stop.cancel();
+    keeper.keep("example", &stop, || async {}).await;
+    assert!(keeper.restarts().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a11_idle_is_no_standstill_and_a_standstill_is_named() {
+    let keeper = Keeper::default();
+    let idle = {
+        let keeper = keeper.clone();
+        tokio::spawn(async move { keeper.pulsing("idle", std::future::pending::<()>()).await })
+    };
+    for _ in 0..100 {
+        sleep(Duration::from_secs(37)).await;
+        assert_eq!(keeper.stuck(), []);
+    }
+    // Time passes and nobody is polled.
+    advance(Duration::from_secs(61)).await;
+    let stuck = keeper.stuck();
+    assert_eq!(stuck.len(), 1);
+    assert_eq!(stuck[0].task, "idle");
+    assert!(stuck[0].since >= STANDS_STILL);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(keeper.stuck(), [], "it moves again");
+    idle.abort();
+    let _ = idle.await;
+    advance(Duration::from_secs(1_000)).await;
+    assert_eq!(keeper.stuck(), [], "what has ended does not stand still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c3_one_object_that_panics_rests_and_others_do_not() {
+    let keeper = Keeper::default();
+    let mut bulkhead = Bulkhead::new(keeper.clone(), "inventories");
+    let key = |name: &str| name.to_owned();
+    assert_eq!(bulkhead.attempt(&key("good"), || 1), Attempt::Done(1));
+    let bad = bulkhead.attempt(&key("bad"), || -> u8 { panic!("bad") });
+    let Attempt::Panicked(at) = bad else {
+        panic!("{bad:?}");
+    };
+    assert_eq!(at, Instant::now() + Duration::from_secs(1));
+    assert_eq!(bulkhead.attempt(&key("bad"), || 1), Attempt::Resting(at));
+    assert_eq!(bulkhead.attempt(&key("good"), || 1), Attempt::Done(1));
+    sleep(Duration::from_secs(1)).await;
+    let bad = bulkhead.attempt(&key("bad"), || -> u8 { panic!("bad") });
+    assert_eq!(bad.again(), Some(Instant::now() + Duration::from_secs(2)));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(bulkhead.attempt(&key("bad"), || 2), Attempt::Done(2));
+    assert_eq!(keeper.restarts(), BTreeMap::from([("inventories", 2)]));
+}
+
+#[test]
+fn waits_double_up_to_a_minute() {
+    let waits = [0, 1, 2, 3, 6, 7, 8, u32::MAX].map(|failures| back_off(failures).as_secs());
+    assert_eq!(waits, [1, 1, 2, 4, 32, 60, 60, 60]);
+}
