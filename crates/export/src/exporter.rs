@@ -48,7 +48,7 @@ const SURVEY_SHARE: u32 = 20;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How long deliveries under way may take to end when the exporter is stopped.
-const SHUTDOWN: Duration = Duration::from_secs(15);
+const SHUTDOWN: Duration = Duration::from_secs(8);
 /// Moments count from long before the start, so that what happened earlier has one too.
 const PAST: Duration = Duration::from_hours(24 * 30);
 

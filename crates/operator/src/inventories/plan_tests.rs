@@ -465,6 +465,43 @@ fn a14_a_forged_status_leads_to_no_sink_of_another_namespace() {
 }
 
 #[test]
+fn a14_no_forged_status_keeps_the_next_one_from_being_made() {
+    use super::super::status::{InventoryFacts, status};
+
+    let world = Small::default().sink("pg", json!({}));
+    let references = json!({"databaseSinkRefs": [{"name": "pg"}]});
+    for mut subject in [
+        inventory(references.clone()),
+        rollup("9999-12-30T22:00:00Z", references),
+    ] {
+        for generation in [None, Some(i64::MIN), Some(1), Some(i64::MAX)] {
+            subject.status.sink_exports = forged();
+            subject.status.observed_generation = generation;
+            subject.status.item_count = i64::MIN;
+            for deleted in [
+                None,
+                Some("9999-12-30T22:00:00Z"),
+                Some("-009999-01-02T02:00:00Z"),
+            ] {
+                subject.deleted_at = deleted.map(|at| at.parse().expect("a time"));
+                let plan = world.plan(&subject);
+                let facts = InventoryFacts {
+                    generation: subject.generation,
+                    cluster: subject.rollup.is_some(),
+                    plan: &plan,
+                    report: &kollect_export::Report::default(),
+                    steady: Duration::from_hours(1),
+                };
+                let now = "2026-01-15T12:00:00Z".parse().expect("a time");
+                let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now);
+                let next = status(&subject.status, &facts, &now);
+                assert!(plan.undecided || next.observed_generation == Some(1));
+            }
+        }
+    }
+}
+
+#[test]
 fn a14_a_forged_status_of_a_cluster_inventory_stays_within_its_scopes() {
     let spec = json!({"targetRefs": ["alpha"]});
     let mut subject = rollup("2026-01-15T11:50:00Z", spec);
