@@ -63,7 +63,7 @@ mod world;
 
 use kollect_watch::{Resource, access::Review};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use hashbrown::HashSet;
 use kollect_api::GroupVersionKind;
@@ -186,6 +186,7 @@ impl Plan {
             }
             let previous = self.targets.get(&key).map(|plan| &**plan);
             let draft = drafting.draft(&inputs.ask(), previous);
+            world.progress.fetch_add(1, Ordering::Relaxed);
             if let Some(gvk) = draft.unknown_kind
                 && !unknown_kinds.contains(&gvk)
             {

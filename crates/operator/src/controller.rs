@@ -4,7 +4,11 @@
 //! there is nothing to gain from looking at objects one by one, and nothing can be forgotten when
 //! something that a target depends on changes: every change leads through the same pass.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use kollect_collect::{
     engine::Engine,
@@ -189,6 +193,11 @@ impl Controller {
     /// The slots that all writes of this process share.
     pub fn write_slots(&self) -> &WriteSlots {
         &self.write_slots
+    }
+
+    /// Grows while a plan is being made: a pass that takes long still moves.
+    pub fn progress(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.world.progress)
     }
 
     /// What probes and metrics look at.

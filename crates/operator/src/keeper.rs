@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     fmt::Display,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -78,7 +78,10 @@ impl Keeper {
 
     /// The tasks that have not moved for [`STANDS_STILL`].
     pub fn stuck(&self) -> Vec<Stuck> {
-        let now = Instant::now();
+        self.stuck_at(Instant::now())
+    }
+
+    fn stuck_at(&self, now: Instant) -> Vec<Stuck> {
         let pulses = locked(&self.0.pulses);
         let alive = pulses
             .iter()
@@ -128,7 +131,18 @@ impl Keeper {
     /// Does `work` with a pulse: if whatever polls it stands still, [`stuck`](Self::stuck) says so.
     /// That it waits for something is no reason.
     pub async fn pulsing<T>(&self, task: &'static str, work: impl Future<Output = T>) -> T {
-        let pulse = Arc::new(Pulse::new());
+        self.pulsing_with(task, Arc::default(), work).await
+    }
+
+    /// The same for work that computes for as long as tenants make it: it moves as well while
+    /// `progress` grows.
+    pub async fn pulsing_with<T>(
+        &self,
+        task: &'static str,
+        progress: Arc<AtomicU64>,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let pulse = Arc::new(Pulse::new(progress));
         {
             let mut pulses = locked(&self.0.pulses);
             pulses.retain(|(_, pulse)| pulse.strong_count() > 0);

@@ -168,8 +168,11 @@ impl Operator {
             let (keeper, collecting) = (keeper.clone(), collecting.clone());
             let controller = self.controller;
             control.spawn(async move {
+                let progress = controller.progress();
                 let running = controller.run(&collecting);
-                keeper.pulsing(controller::TASK, running).await;
+                keeper
+                    .pulsing_with(controller::TASK, progress, running)
+                    .await;
             })
         };
         let leading = control.spawn(Arc::clone(&work).lead(self.leadership, stop.clone()));

@@ -1,7 +1,7 @@
 //! Everything the plan is made from.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use kollect_api::{
     KollectClusterScope, KollectClusterTarget, KollectProfile, KollectScope, KollectTarget,
@@ -40,6 +40,9 @@ pub struct World {
     pub settings: Settings,
     /// What the operator says about extraction. Fixed while it runs.
     pub extraction: extract::Settings,
+    /// Grows while a plan is being made, for whoever wants to know whether that goes on. Profiles
+    /// take as long to compile as tenants make them, and a plan may have many.
+    pub progress: Arc<AtomicU64>,
 }
 
 /// Something that was read, or the reason why it could not be.

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tokio::time::advance;
-
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -63,17 +61,38 @@ async fn a11_idle_is_no_standstill_and_a_standstill_is_named() {
         assert_eq!(keeper.stuck(), []);
     }
     // Time passes and nobody is polled.
-    advance(Duration::from_secs(61)).await;
-    let stuck = keeper.stuck();
+    let later = |seconds| Instant::now() + Duration::from_secs(seconds);
+    let stuck = keeper.stuck_at(later(75));
     assert_eq!(stuck.len(), 1);
     assert_eq!(stuck[0].task, "idle");
     assert!(stuck[0].since >= STANDS_STILL);
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(keeper.stuck(), [], "it moves again");
+    assert_eq!(keeper.stuck_at(later(30)), [], "a missed beat is none");
     idle.abort();
     let _ = idle.await;
-    advance(Duration::from_secs(1_000)).await;
-    assert_eq!(keeper.stuck(), [], "what has ended does not stand still");
+    let stuck = keeper.stuck_at(later(1_000));
+    assert_eq!(stuck, [], "what has ended does not stand still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a11_a_long_pass_that_gets_ahead_does_not_stand_still() {
+    let (keeper, progress) = (Keeper::default(), Arc::new(AtomicU64::new(0)));
+    let busy = {
+        let (keeper, progress) = (keeper.clone(), Arc::clone(&progress));
+        let work = std::future::pending::<()>();
+        tokio::spawn(async move { keeper.pulsing_with("busy", progress, work).await })
+    };
+    sleep(Duration::from_secs(1)).await;
+    let mut now = Instant::now();
+    for _ in 0..10 {
+        // Nobody polls it: it computes, and one profile after the other is done.
+        now += Duration::from_secs(59);
+        progress.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(keeper.stuck_at(now), []);
+    }
+    now += Duration::from_secs(61);
+    let stuck = keeper.stuck_at(now);
+    assert_eq!(stuck.len(), 1, "now it does not get ahead");
+    busy.abort();
 }
 
 #[tokio::test(start_paused = true)]

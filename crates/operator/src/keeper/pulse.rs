@@ -2,7 +2,10 @@
 
 use std::{
     pin::pin,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,21 +16,46 @@ use tokio::time::{Instant, sleep};
 const BEAT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-pub(super) struct Pulse(Mutex<Instant>);
+pub(super) struct Pulse {
+    /// Grows while the task computes.
+    progress: Arc<AtomicU64>,
+    felt: Mutex<Felt>,
+}
+
+#[derive(Debug)]
+struct Felt {
+    at: Instant,
+    progress: u64,
+}
 
 impl Pulse {
-    pub(super) fn new() -> Self {
-        Self(Mutex::new(Instant::now()))
+    pub(super) fn new(progress: Arc<AtomicU64>) -> Self {
+        let felt = Felt {
+            at: Instant::now(),
+            progress: progress.load(Ordering::Relaxed),
+        };
+        Self {
+            progress,
+            felt: Mutex::new(felt),
+        }
     }
 
-    /// How long ago it was felt.
+    /// How long ago it was felt. That it got ahead since somebody last asked is a sign of life.
     pub(super) fn silence(&self, now: Instant) -> Duration {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        now.saturating_duration_since(last)
+        let mut felt = self.felt();
+        let progress = self.progress.load(Ordering::Relaxed);
+        if progress != felt.progress {
+            *felt = Felt { at: now, progress };
+        }
+        now.saturating_duration_since(felt.at)
     }
 
     fn beat(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.felt().at = Instant::now();
+    }
+
+    fn felt(&self) -> MutexGuard<'_, Felt> {
+        self.felt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does `work` and beats. Both are polled by the same task, so what keeps one from being
