@@ -24,18 +24,21 @@ async fn c3_what_ends_or_panics_is_started_again_with_back_off() {
             keeper.keep("example", &stop, make).await;
         })
     };
-    let expect = async |after: u64, count: u32| {
-        sleep(Duration::from_secs(after)).await;
+    // It is begun at 0, 1, 3, 7 and 15 s.
+    for (after, count) in [
+        (500, 1),
+        (1_000, 2),
+        (1_000, 2),
+        (1_000, 3),
+        (3_000, 3),
+        (1_000, 4),
+        (7_000, 4),
+        (1_000, 5),
+        (1_000_000, 5),
+    ] {
+        sleep(Duration::from_millis(after)).await;
         assert_eq!(runs.load(Ordering::SeqCst), count);
-    };
-    expect(0, 1).await;
-    expect(1, 2).await;
-    expect(1, 2).await;
-    expect(1, 3).await;
-    expect(4, 4).await;
-    expect(7, 4).await;
-    expect(2, 5).await;
-    expect(1_000, 5).await;
+    }
     assert_eq!(keeper.restarts(), BTreeMap::from([("example", 4)]));
     assert!(!kept.is_finished());
     kept.abort();
