@@ -51,7 +51,7 @@ impl Events {
         let receiver = Mutex::new(receiver);
         let (keeper, over) = (keeper.clone(), stop.child_token());
         tokio::spawn(async move {
-            let telling = async || {
+            let telling = || async {
                 let told = run(&client, &receiver);
                 over.run_until_cancelled(told).await;
                 // Nobody has anything to tell any more.
