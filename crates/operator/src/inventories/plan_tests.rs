@@ -491,6 +491,8 @@ fn a14_no_forged_status_keeps_the_next_one_from_being_made() {
                     plan: &plan,
                     report: &kollect_export::Report::default(),
                     steady: Duration::from_hours(1),
+                    patience: Duration::ZERO,
+                    degraded: &[],
                 };
                 let now = "2026-01-15T12:00:00Z".parse().expect("a time");
                 let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now);
