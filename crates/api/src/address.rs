@@ -87,11 +87,24 @@ impl Network {
 }
 
 /// Services of the platform that hand out credentials; never reachable, whatever is allowed.
-const PLATFORM: [Network; 5] = [
+const PLATFORM: [Network; 9] = [
+    // Metadata of most clouds, and credentials of pods and tasks.
     Network::v4(169, 254, 0, 0, 16),
+    // Azure's agent.
     Network::v4(168, 63, 129, 16, 32),
-    Network::v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], 128),
+    // Alibaba Cloud.
+    Network::v4(100, 100, 100, 200, 32),
+    // Oracle Cloud, its first generation.
+    Network::v4(192, 0, 0, 192, 32),
+    // AWS: metadata (254), credentials of pods (23), name servers, keys.
+    Network::v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0], 64),
+    // Google Cloud.
     Network::v6([0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254], 128),
+    // Scaleway.
+    Network::v6([0xfd00, 0x0042, 0, 0, 0, 0, 0, 0x42], 128),
+    // Akamai (Linode).
+    Network::v6([0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 0], 64),
+    // OpenStack's metadata is at fe80::a9fe:a9fe.
     Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
 ];
 
@@ -125,9 +138,13 @@ const SPECIAL: [Network; 17] = [
     Network::v6([0x8000, 0, 0, 0, 0, 0, 0, 0], 1),
 ];
 
-const METADATA_HOSTS: [&str; 4] = [
+const METADATA_HOSTS: [&str; 8] = [
     "metadata",
     "metadata.google.internal",
+    "metadata.goog",
+    "metadata.azure.internal",
+    "metadata.tencentyun.com",
+    "rancher-metadata",
     "instance-data",
     "instance-data.ec2.internal",
 ];
@@ -192,7 +209,24 @@ impl AddressPolicy {
 }
 
 fn is_platform(address: IpAddr) -> bool {
-    PLATFORM.iter().any(|network| network.contains(address))
+    let listed = |address| PLATFORM.iter().any(|network| network.contains(address));
+    listed(address) || translated(address).is_some_and(|address| listed(address.into()))
+}
+
+/// The IPv4 address inside an IPv6 one whose range is refused by itself. An administrator may open
+/// the range, and a router there may translate: SIIT, local NAT64, ISATAP.
+fn translated(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(v6) = address else {
+        return None;
+    };
+    match v6.segments() {
+        [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x0064, 0xff9b, 1, .., high, low]
+        | [.., 0 | 0x0200, 0x5efe, high, low] => {
+            Some(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)))
+        }
+        _ => None,
+    }
 }
 
 /// A host without the decoration it may carry: blanks, letter case, dots around it, brackets and
@@ -333,6 +367,66 @@ mod tests {
                 with_private,
                 "{address} with private"
             );
+        }
+    }
+
+    /// Not even an administrator who opens everything, or names the host, opens these.
+    #[test]
+    fn a13_platform_addresses_are_always_refused() {
+        let open = AddressPolicy {
+            allow_private: true,
+            allowed_networks: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
+            allowed_hosts: vec!["db.example.com".to_owned()],
+        };
+        for address in [
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.170.23",
+            "169.254.0.23",
+            "169.254.42.42",
+            "168.63.129.16",
+            "100.100.100.200",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:42::42",
+            "fd00:a9fe:a9fe::1",
+            "fe80::a9fe:a9fe",
+            "::ffff:100.100.100.200",
+            "::ffff:192.0.0.192",
+            "::100.100.100.200",
+            "64:ff9b::100.100.100.200",
+            "64:ff9b:1::a9fe:a9fe",
+            "::ffff:0:169.254.169.254",
+            "2002:6464:64c8::",
+            "2001:db8::5efe:169.254.169.254",
+            "2001:db8::200:5efe:100.100.100.200",
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            for policy in [&AddressPolicy::default(), &private(), &open] {
+                assert!(!policy.allows_address(address), "{address}");
+                assert!(!policy.allows_host(&address.to_string()), "{address}");
+                assert!(
+                    !policy.allows_resolved("db.example.com", address),
+                    "{address}"
+                );
+            }
+        }
+        for address in [
+            "100.100.100.201",
+            "192.0.0.193",
+            "fd00:ec3::254",
+            "fd00:42::43",
+        ] {
+            assert!(open.allows_address(address.parse().unwrap()), "{address}");
+        }
+        for host in [
+            "metadata.goog",
+            "Metadata.Azure.Internal.",
+            "metadata.tencentyun.com",
+        ] {
+            assert!(!open.allows_host(host), "{host}");
         }
     }
 
