@@ -4,18 +4,22 @@
 //! Secret knows, request headers. Every text of a library passes through a [`Redaction`] before it
 //! leaves the sink layer. Clean the library's text first and put the stage in front afterwards, so
 //! that a database called `postgres` does not hide the word in `postgres upsert`.
+//!
+//! Cleaning costs what the text and the Secrets are long, and both are bounded: of a long text the
+//! beginning is read, and for Secrets too long to be searched for, no text leaves at all.
 
 mod connection;
+mod search;
 mod sink;
 #[cfg(test)]
 mod tests;
 mod view;
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 pub use self::sink::Redacted;
 
-use self::view::View;
+use self::{search::Needles, view::View};
 use crate::{
     error::SinkError,
     secret::{SecretData, SecretText},
@@ -28,6 +32,22 @@ const REMOVED: &str = "[redacted]";
 /// text would tell them anyway.
 const SHORTEST_VALUE: usize = 3;
 const SHORTEST_NAME: usize = 2;
+
+/// Longer values are searched for in pieces of this size, each of them: whoever shows the value
+/// shows all its pieces.
+const PIECE: usize = 512;
+
+/// How much of a text leaves, and how much of it is read. The difference holds the longest spelling
+/// of a piece, so what is cut off cannot leave the beginning of a secret behind.
+const LONGEST_SHOWN: usize = 8 * 1024;
+const LONGEST_READ: usize = 2 * LONGEST_SHOWN;
+
+/// What is searched for at most, in bytes. Credentials have a few hundred, keys a few thousand.
+const LARGEST: usize = 128 * 1024;
+
+/// What leaves if the Secrets are larger.
+const WITHHELD: &str = "the reason is withheld: the Secrets of the sink hold more than 128 KiB of text, \
+     too much to look for in it; give the sink a Secret that holds its credentials only";
 
 /// Lines of a longer value (a private key) that are searched for on their own.
 const SHORTEST_LINE: usize = 16;
@@ -59,8 +79,12 @@ const PUBLIC_KEYS: [&str; 5] = ["known_hosts", "provider", "region", "sslmode", 
 /// them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Redaction {
-    values: Vec<String>,
-    names: Vec<String>,
+    values: BTreeSet<String>,
+    names: BTreeSet<String>,
+    /// Bytes of both.
+    size: usize,
+    /// There is too much to search for.
+    withholds: bool,
 }
 
 impl Redaction {
@@ -78,7 +102,7 @@ impl Redaction {
         let mut redaction = Self::default();
         for (key, value) in secrets.into_iter().flat_map(SecretData::iter) {
             let Some(text) = value.text() else { continue };
-            if PUBLIC_KEYS.contains(&key) {
+            if PUBLIC_KEYS.contains(&key) || is_public(text.expose()) {
                 continue;
             }
             if NAME_KEYS.contains(&key) {
@@ -115,7 +139,7 @@ impl Redaction {
 
     /// The text without secrets.
     pub fn clean(&self, text: &str) -> String {
-        self.remove(&self.names, text)
+        self.remove(true, text)
     }
 
     /// The same error without values. Names stay, since part of the text may be ours.
@@ -125,22 +149,29 @@ impl Redaction {
 
     /// The text without values; names stay.
     fn clean_values(&self, text: &str) -> String {
-        self.remove(&[], text)
+        self.remove(false, text)
     }
 
-    fn remove(&self, names: &[String], text: &str) -> String {
-        let mut hidden = vec![false; text.len()];
-        view::hide_userinfo(text, &mut hidden);
-        for view in View::all(text) {
-            for value in &self.values {
-                view.hide(value.as_bytes(), &mut hidden);
-            }
-            for name in names {
-                view.hide_word(name.as_bytes(), &mut hidden);
-            }
-            view.hide_base64(&self.values, &mut hidden);
+    fn remove(&self, with_names: bool, text: &str) -> String {
+        if self.withholds {
+            return WITHHELD.to_owned();
         }
-        without(text, &hidden)
+        let read = &text[..text.floor_char_boundary(LONGEST_READ)];
+        let is_cut = read.len() < text.len();
+        let mut hidden = vec![false; read.len()];
+        view::hide_userinfo(read, &mut hidden);
+        let values = Needles::values(&self.values);
+        let names = Needles::names(self.names.iter().filter(|_| with_names));
+        for view in View::all(read) {
+            view.hide(&values, &mut hidden);
+            view.hide_words(&names, &mut hidden);
+            view.hide_base64(&values, &mut hidden);
+        }
+        if !is_cut {
+            return without(read, &hidden);
+        }
+        let shown = read.floor_char_boundary(LONGEST_SHOWN);
+        format!("{}…", without(&read[..shown], &hidden))
     }
 
     /// The same error with a clean text.
@@ -156,17 +187,62 @@ impl Redaction {
         } else {
             trimmed
         };
-        add(&mut self.values, value, SHORTEST_VALUE);
+        self.search_for(value, SHORTEST_VALUE);
+    }
+
+    /// Searches for a text wherever it stands, in pieces if it is long.
+    fn search_for(&mut self, text: &str, shortest: usize) {
+        if text.len() < shortest {
+            return;
+        }
+        let mut rest = text;
+        while rest.len() > PIECE {
+            let (piece, tail) = rest.split_at(rest.floor_char_boundary(PIECE));
+            self.add(piece, true);
+            rest = tail;
+        }
+        let last = text.ceil_char_boundary(text.len().saturating_sub(PIECE));
+        self.add(&text[last..], true);
     }
 
     fn add_name(&mut self, name: &str) {
-        add(&mut self.names, name.trim(), SHORTEST_NAME);
+        let name = name.trim();
+        if name.len() < SHORTEST_NAME {
+            return;
+        }
+        if name.len() > PIECE {
+            self.search_for(name, SHORTEST_NAME);
+        } else {
+            self.add(name, false);
+        }
+    }
+
+    fn add(&mut self, text: &str, is_value: bool) {
+        if self.withholds {
+            return;
+        }
+        let known = if is_value {
+            &mut self.values
+        } else {
+            &mut self.names
+        };
+        if known.contains(text) {
+            return;
+        }
+        known.insert(text.to_owned());
+        self.size += text.len();
+        if self.size > LARGEST {
+            *self = Self {
+                withholds: true,
+                ..Self::default()
+            };
+        }
     }
 
     fn add_lines(&mut self, value: &str) {
         if value.trim().contains('\n') {
             for line in value.lines().filter(|line| !line.starts_with("-----")) {
-                add(&mut self.values, line.trim(), SHORTEST_LINE);
+                self.search_for(line.trim(), SHORTEST_LINE);
             }
         }
     }
@@ -211,14 +287,17 @@ impl fmt::Debug for Redaction {
         f.debug_struct("Redaction")
             .field("values", &self.values.len())
             .field("names", &self.names.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
-fn add(list: &mut Vec<String>, text: &str, shortest: usize) {
-    if text.len() >= shortest && !list.iter().any(|known| known == text) {
-        list.push(text.to_owned());
-    }
+/// Whether a value is a list of certificates, which every server shows to everybody.
+fn is_public(value: &str) -> bool {
+    const BEGIN: &str = "-----BEGIN ";
+    value.trim_start().starts_with(BEGIN)
+        && value
+            .match_indices(BEGIN)
+            .all(|(at, _)| value[at + BEGIN.len()..].starts_with("CERTIFICATE-----"))
 }
 
 /// The text with each run of hidden bytes replaced. Runs begin and end between characters, since

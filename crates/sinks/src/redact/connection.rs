@@ -108,10 +108,13 @@ impl Parts {
 fn add(list: &mut Vec<String>, part: &str) {
     // An escape that is none stays as it is: what is no connection string is cleaned all the same.
     let decoded = percent_decode_str(part).decode_utf8_lossy().into_owned();
-    for form in [part.to_owned(), decoded] {
-        if !form.is_empty() && !list.contains(&form) {
-            list.push(form);
-        }
+    // Whoever takes these knows what it has; looking through the list for each of thousands of
+    // hosts would not end.
+    if !part.is_empty() {
+        list.push(part.to_owned());
+    }
+    if decoded != part && !decoded.is_empty() {
+        list.push(decoded);
     }
 }
 

@@ -12,6 +12,8 @@ use base64::{
 };
 use percent_encoding::percent_decode;
 
+use super::search::Needles;
+
 /// Reads base64 from the middle of something: no padding, loose ends allowed.
 const FRAGMENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -94,7 +96,12 @@ impl View {
         };
         let mut at = 0;
         while at < self.bytes.len() {
-            let (bytes, used) = step(&self.bytes[at..]).unwrap_or((vec![self.bytes[at]], 1));
+            let Some((bytes, used)) = step(&self.bytes[at..]) else {
+                view.bytes.push(self.bytes[at]);
+                view.places.push(self.places[at].clone());
+                at += 1;
+                continue;
+            };
             let place = self.places[at].start..self.places[at + used - 1].end;
             view.places.extend(bytes.iter().map(|_| place.clone()));
             view.bytes.extend(bytes);
@@ -103,24 +110,32 @@ impl View {
         view
     }
 
-    /// Hides a value wherever it stands.
-    pub(super) fn hide(&self, value: &[u8], hidden: &mut [bool]) {
-        for at in find_all(&self.bytes, value) {
-            self.mark(at..at + value.len(), hidden);
+    /// Hides values wherever they stand.
+    pub(super) fn hide(&self, values: &Needles, hidden: &mut [bool]) {
+        // Of the values that end at one place, the longest hides the others.
+        let mut from = vec![usize::MAX; self.bytes.len() + 1];
+        for found in values.find(&self.bytes) {
+            from[found.end] = from[found.end].min(found.start);
+        }
+        // Backwards, what is hidden already need not be hidden again.
+        let mut done = self.bytes.len();
+        for (end, start) in from.into_iter().enumerate().rev() {
+            if start < end.min(done) {
+                self.mark(start..end.min(done), hidden);
+                done = start;
+            }
         }
     }
 
-    /// Hides a name where no letter or digit touches it, in any letter case.
-    pub(super) fn hide_word(&self, name: &[u8], hidden: &mut [bool]) {
-        let lower = |bytes: &[u8]| bytes.to_ascii_lowercase();
+    /// Hides names where no letter or digit touches them, in any letter case.
+    pub(super) fn hide_words(&self, names: &Needles, hidden: &mut [bool]) {
         let is_inside = |byte: Option<&u8>| {
             byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         };
-        for at in find_all(&lower(&self.bytes), &lower(name)) {
-            let end = at + name.len();
-            let before = at.checked_sub(1).and_then(|at| self.bytes.get(at));
-            if !is_inside(before) && !is_inside(self.bytes.get(end)) {
-                self.mark(at..end, hidden);
+        for found in names.find(&self.bytes) {
+            let before = found.start.checked_sub(1).and_then(|at| self.bytes.get(at));
+            if !is_inside(before) && !is_inside(self.bytes.get(found.end)) {
+                self.mark(found, hidden);
             }
         }
     }
@@ -128,7 +143,7 @@ impl View {
     /// Hides every run of base64 that holds one of the values, as a whole: what surrounds a
     /// password in a header belongs to it. A run may begin with letters of the surrounding text,
     /// so all four alignments are read.
-    pub(super) fn hide_base64(&self, values: &[String], hidden: &mut [bool]) {
+    pub(super) fn hide_base64(&self, values: &Needles, hidden: &mut [bool]) {
         for run in self.base64_runs() {
             let alphabet: Vec<u8> = self.bytes[run.clone()]
                 .iter()
@@ -143,11 +158,9 @@ impl View {
                 if piece.len() % 4 == 1 {
                     piece = &piece[..piece.len() - 1];
                 }
-                FRAGMENT.decode(piece).is_ok_and(|decoded| {
-                    values
-                        .iter()
-                        .any(|value| find_all(&decoded, value.as_bytes()).next().is_some())
-                })
+                FRAGMENT
+                    .decode(piece)
+                    .is_ok_and(|decoded| values.are_in(&decoded))
             });
             if holds_one {
                 self.mark(run, hidden);
@@ -188,15 +201,6 @@ fn unicode_escape(tail: &[u8]) -> Option<(char, usize)> {
     let digits = std::str::from_utf8(digits).ok()?;
     let character = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
     Some((character, used))
-}
-
-/// Every place where the needle begins, overlapping ones too.
-fn find_all<'a>(bytes: &'a [u8], needle: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-    bytes
-        .windows(needle.len().max(1))
-        .enumerate()
-        .filter(move |(_, window)| *window == needle)
-        .map(|(at, _)| at)
 }
 
 /// Hides the user information of URLs: always for web addresses, otherwise if there is a password.
