@@ -185,6 +185,7 @@ async fn collect(options: &Options) -> Result<Code> {
             work_dir: work.path().to_owned(),
             local_repositories: true,
             census: std::sync::Arc::default(),
+            local_files: true,
         },
         per_cluster: names.len() > 1,
         report: &report,

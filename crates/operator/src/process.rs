@@ -101,6 +101,7 @@ impl Operator {
             work_dir: settings.work_dir.clone(),
             local_repositories: settings.rules.local_repositories,
             census: Arc::default(),
+            local_files: false,
         };
         let calls = Arc::new(Calls {
             pool: Pool::new(environment),

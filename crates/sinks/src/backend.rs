@@ -13,7 +13,11 @@ use kollect_api::{
     SinkKey,
     sink::{SinkSpec, SinkType, status::Preview},
 };
-use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
+use tokio::{
+    runtime::Handle,
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     census::Census,
@@ -22,12 +26,18 @@ use crate::{
     error::SinkError,
     layout,
     redact::Redacted,
+    share::Shares,
     sink::{Demand, Sink},
 };
 
 /// How long it may take to open a sink. Nothing is connected meanwhile, so it takes a moment; what
 /// takes longer hangs.
 const OPENING: Duration = Duration::from_secs(30);
+
+/// An opening that hangs keeps its thread, deadline or not. So a sink has one opening at a time, and
+/// a namespace a few: attempts and probes after one that hangs wait without a thread.
+static OPENINGS_OF_SINK: Shares = Shares::new(1);
+static OPENINGS_OF_NAMESPACE: Shares = Shares::new(8);
 
 /// The backends of this program, one line each.
 static REGISTRY: &[&dyn Backend] = &[
@@ -92,6 +102,9 @@ pub struct Environment {
     pub local_repositories: bool,
     /// Who is there to own something.
     pub census: Arc<Census>,
+    /// Whether connection strings may name files of this machine, such as certificates. For a
+    /// person's own machine; in an operator's pod they would be the operator's files.
+    pub local_files: bool,
 }
 
 /// The backend of a type, if this program has it.
@@ -124,14 +137,43 @@ pub async fn open(seed: SinkSeed, environment: &Environment) -> Result<Arc<dyn S
             sink_type.as_str()
         )));
     };
+    open_within(OPENING, backend, seed, environment).await
+}
+
+async fn open_within(
+    limit: Duration,
+    backend: &'static dyn Backend,
+    seed: SinkSeed,
+    environment: &Environment,
+) -> Result<Arc<dyn Sink>, SinkError> {
+    let deadline = Instant::now() + limit;
+    let turn = async {
+        let sink = OPENINGS_OF_SINK.of(&seed.key.to_string());
+        let namespace = OPENINGS_OF_NAMESPACE.of(&seed.key.namespace);
+        // In this order: a sink that waits for itself holds nothing of its namespace.
+        let sink = sink.acquire_owned().await;
+        (sink, namespace.acquire_owned().await)
+    };
+    let Ok(turn) = timeout_at(deadline, turn).await else {
+        return Err(SinkError::transient(format!(
+            "the sink could not be opened within {} s: an earlier attempt to open it, or another \
+             sink of its namespace, still hangs",
+            limit.as_secs()
+        )));
+    };
     let redaction = seed.materials.redaction.clone();
-    let environment = environment.clone();
+    let environment = Environment {
+        dialer: environment.dialer.on_behalf_of(&seed.key.namespace),
+        ..environment.clone()
+    };
     let runtime = Handle::current();
     let opening = spawn_blocking(move || {
+        // Given back when this ends, not when the caller gives up.
+        let _turn = turn;
         backend.check(&seed.spec)?;
         runtime.block_on(backend.open(seed, &environment))
     });
-    match timeout(OPENING, opening).await {
+    match timeout_at(deadline, opening).await {
         Ok(Ok(Ok(sink))) => Ok(Arc::new(Redacted::new(sink, redaction))),
         Ok(Ok(Err(error))) => Err(redaction.last_look(error)),
         Ok(Err(_)) => Err(SinkError::transient(
@@ -139,7 +181,7 @@ pub async fn open(seed: SinkSeed, environment: &Environment) -> Result<Arc<dyn S
         )),
         Err(_) => Err(SinkError::transient(format!(
             "the sink could not be opened within {} s",
-            OPENING.as_secs()
+            limit.as_secs()
         ))),
     }
 }
@@ -156,7 +198,14 @@ pub fn preview(spec: &SinkSpec, sink: &str, at: Timestamp) -> Preview {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{
+        collections::BTreeSet,
+        sync::{
+            Mutex,
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+    };
 
     use kollect_api::{address::AddressPolicy, reference::SinkFamily};
 
@@ -168,6 +217,7 @@ mod tests {
             work_dir: PathBuf::new(),
             local_repositories: false,
             census: Arc::default(),
+            local_files: false,
         }
     }
 
@@ -205,6 +255,66 @@ mod tests {
         let error = open(seed, &environment()).await.unwrap_err();
         let expected = "sink type \"gcs\" is not built into this program";
         assert_eq!(error, SinkError::terminal(expected));
+    }
+
+    /// Hangs in its first opening until it is released.
+    struct Hanging {
+        begun: AtomicUsize,
+        released: Mutex<Option<mpsc::Receiver<()>>>,
+    }
+
+    #[async_trait]
+    impl Backend for Hanging {
+        fn types(&self) -> &'static [SinkType] {
+            &[]
+        }
+
+        fn demand(&self, _: &SinkSpec) -> Demand {
+            Demand::Changes
+        }
+
+        async fn open(&self, _: SinkSeed, _: &Environment) -> Result<Arc<dyn Sink>, SinkError> {
+            self.begun.fetch_add(1, Ordering::SeqCst);
+            let released = self.released.lock().unwrap().take();
+            if let Some(released) = released {
+                let _ = released.recv();
+            }
+            Err(SinkError::terminal("opened"))
+        }
+    }
+
+    /// Each attempt gives up in time, but only the first one has a thread.
+    #[tokio::test]
+    async fn a1_an_opening_that_hangs_costs_one_thread() {
+        let (release, released) = mpsc::channel();
+        let backend: &'static Hanging = Box::leak(Box::new(Hanging {
+            begun: AtomicUsize::new(0),
+            released: Mutex::new(Some(released)),
+        }));
+        let of = |name: &str| SinkSeed {
+            key: SinkKey::new(SinkFamily::Snapshot, "hanging", name),
+            ..seed(serde_json::json!({"type": "git", "endpoint": "https://h/r"}))
+        };
+        let (soon, late) = (Duration::from_millis(50), Duration::from_mins(1));
+        for attempt in 0..5 {
+            let error = open_within(soon, backend, of("one"), &environment()).await;
+            let error = error.unwrap_err();
+            assert!(matches!(error, SinkError::Transient(_)), "{error:?}");
+            let earlier = error.message().contains("an earlier attempt");
+            // A machine that is busy may not even begin the first one in time.
+            assert!(earlier || attempt == 0, "{error}");
+            while backend.begun.load(Ordering::SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        assert_eq!(backend.begun.load(Ordering::SeqCst), 1, "one thread");
+        // Its neighbours are not concerned, and it is opened again once the first attempt ends.
+        for name in ["two", "one"] {
+            let opened = open_within(late, backend, of(name), &environment()).await;
+            assert_eq!(opened.unwrap_err(), SinkError::terminal("opened"), "{name}");
+            let _ = release.send(());
+        }
+        assert_eq!(backend.begun.load(Ordering::SeqCst), 3);
     }
 
     #[test]

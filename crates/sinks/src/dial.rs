@@ -53,7 +53,7 @@ use kollect_api::{
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{net::TcpStream, time::timeout};
 
-use crate::error::SinkError;
+use crate::{error::SinkError, share::Shares};
 
 /// How long one address may take to answer.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -61,6 +61,16 @@ const CONNECT: Duration = Duration::from_secs(10);
 const RESOLVE: Duration = Duration::from_secs(10);
 /// How long all addresses of a name together may take.
 const ALL_ADDRESSES: Duration = Duration::from_secs(30);
+
+/// How many addresses of a name are judged and tried. Servers behind more are behind a balancer; an
+/// answer with thousands is an attempt to keep somebody busy.
+const ADDRESSES: usize = 16;
+/// How long sent bytes may stay unacknowledged, or unsent because the other side takes nothing.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(90);
+
+/// A lookup that hangs keeps its thread, deadline or not. So each user of the dialler has a few at
+/// a time, and waits for its own ones alone.
+static LOOKUPS: Shares = Shares::new(4);
 
 /// Turns names into addresses: the system's resolver in production, a table in tests.
 #[async_trait]
@@ -86,6 +96,8 @@ impl Resolve for SystemResolver {
 pub struct Dialer {
     policy: Arc<AddressPolicy>,
     resolver: Arc<dyn Resolve>,
+    /// Whose connections these are; nobody's in particular if empty.
+    user: Arc<str>,
 }
 
 /// Why there is no connection.
@@ -164,6 +176,17 @@ impl Dialer {
         Self {
             policy: Arc::new(policy),
             resolver,
+            user: Arc::default(),
+        }
+    }
+
+    /// The same dialler for somebody, such as a namespace, whose slow name servers are to be
+    /// nobody else's business.
+    #[must_use]
+    pub fn on_behalf_of(&self, user: &str) -> Self {
+        Self {
+            user: user.into(),
+            ..self.clone()
         }
     }
 
@@ -179,7 +202,7 @@ impl Dialer {
         if let Some(literal) = address::literal(&host) {
             return Ok(vec![SocketAddr::new(literal.to_canonical(), port)]);
         }
-        let answer = match timeout(RESOLVE, self.resolver.resolve(&host)).await {
+        let answer = match timeout(RESOLVE, self.look_up(&host)).await {
             Ok(Ok(answer)) if answer.is_empty() => Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "the name has no address",
@@ -187,10 +210,11 @@ impl Dialer {
             Ok(answer) => answer,
             Err(_) => Err(no_answer(RESOLVE)),
         };
-        let answer = match answer {
+        let mut answer = match answer {
             Ok(answer) => answer,
             Err(source) => return Err(DialError::Resolve { host, source }),
         };
+        answer.truncate(ADDRESSES);
         if let Some(address) = answer
             .iter()
             .find(|address| !self.policy.allows_resolved(&host, **address))
@@ -206,6 +230,19 @@ impl Dialer {
             }
         }
         Ok(addresses)
+    }
+
+    /// Asks the resolver when it is this user's turn. The turn ends with the lookup, not with the
+    /// patience of whoever waits for it.
+    async fn look_up(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let turn = LOOKUPS.of(&self.user).acquire_owned().await;
+        let turn = turn.map_err(io::Error::other)?;
+        let (resolver, host) = (Arc::clone(&self.resolver), host.to_owned());
+        let lookup = tokio::spawn(async move {
+            let _turn = turn;
+            resolver.resolve(&host).await
+        });
+        lookup.await.map_err(io::Error::other)?
     }
 
     /// A connection to the first address of the host that answers.
@@ -249,17 +286,25 @@ impl Dialer {
 }
 
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    // They let this process in, whoever of it calls: one sink would come out of another's door.
+    if loopback::is_ours(address) {
+        let text = "this is a listener of the operator itself";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
     let stream = timeout(CONNECT, TcpStream::connect(address))
         .await
         .map_err(|_| no_answer(CONNECT))??;
     stream.set_nodelay(true)?;
-    // A server that vanished without a word is noticed within a minute; the system's default
-    // would be two hours.
+    // A server that vanished without a word, or takes nothing any more, is noticed soon; the
+    // system's default would be two hours for one and for ever for the other.
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
         .with_interval(Duration::from_secs(10))
         .with_retries(3);
-    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
     Ok(stream)
 }
 

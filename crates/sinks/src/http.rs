@@ -7,10 +7,11 @@
 mod connector;
 #[cfg(feature = "object-store")]
 pub mod object_store;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
-use std::{error::Error, fmt, io, time::Duration};
+use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,10 +19,13 @@ use http_body_util::{BodyExt, Empty, Full, Limited, combinators::BoxBody};
 use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{self, Client},
-    rt::{TokioExecutor, TokioTimer},
+    rt::TokioTimer,
 };
 
-use self::connector::Connector;
+use self::{
+    connector::Connector,
+    tasks::{Executor, Tasks},
+};
 use crate::{dial::Dialer, error::SinkError, tls::Trust};
 
 /// How long an unused connection is kept. Short, so that a name is resolved again soon.
@@ -44,21 +48,28 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
         .boxed()
 }
 
-/// An HTTP client for one sink. Clones share connections.
+/// An HTTP client for one sink. Clones share connections, and no connection outlives them.
 #[derive(Clone)]
-pub struct HttpClient {
+pub struct HttpClient(Arc<Shared>);
+
+struct Shared {
     client: Client<Connector, Body>,
+    _tasks: Arc<Tasks>,
 }
 
 impl HttpClient {
     /// A client that dials with `dialer` and believes in `trust`.
     pub fn new(dialer: Dialer, trust: &Trust) -> Result<Self, SinkError> {
-        let client = Client::builder(TokioExecutor::new())
+        let tasks = Arc::new(Tasks::default());
+        let client = Client::builder(Executor(Arc::downgrade(&tasks)))
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(Connector::new(dialer, trust)?);
-        Ok(Self { client })
+        Ok(Self(Arc::new(Shared {
+            client,
+            _tasks: tasks,
+        })))
     }
 
     /// Sends a request. Whatever the server says is an answer, also a redirect or an error status.
@@ -78,7 +89,8 @@ impl HttpClient {
                 "the URL holds a user or a password; put them into the Secret of the sink",
             ));
         }
-        self.client
+        self.0
+            .client
             .request(request)
             .await
             .map_err(|error| failure(&host, &error))

@@ -41,6 +41,7 @@ mod percent;
 pub mod postgres;
 pub mod redact;
 pub mod secret;
+mod share;
 pub mod sink;
 pub mod tls;
 

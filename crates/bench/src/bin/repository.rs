@@ -141,6 +141,7 @@ fn sink(server: &GitServer, repository: &Repository, work: &tempfile::TempDir) -
         work_dir: work.path().join("mirrors"),
         local_repositories: false,
         census: std::sync::Arc::default(),
+        local_files: false,
     };
     Ok(GitSink::new(
         "bench",

@@ -4,6 +4,7 @@
 //! to the task that accepts them, and that one belongs to the value.
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     io,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
@@ -12,10 +13,10 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split},
     net::{TcpListener, TcpStream},
     task::{self, AbortHandle, JoinSet},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::own_process;
@@ -24,12 +25,25 @@ use crate::error::SinkError;
 /// How many connections one listener serves at a time; more of them wait in the system's queue. A
 /// client has a few per server.
 const CONNECTIONS: usize = 128;
-/// What each direction of a connection holds in memory.
-const BUFFER: usize = 16 * 1024;
 /// The pause after the system could not accept, such as without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How long a server may go on after the client has said its last.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How many bytes of a failure are kept: names come from servers too.
 const LONGEST_FAILURE: usize = 1024;
+
+/// The ports of all listeners of this process.
+static OURS: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Whether an address leads to a listener of ours.
+pub(super) fn is_ours(address: SocketAddr) -> bool {
+    let ip = address.ip().to_canonical();
+    (ip.is_loopback() || ip.is_unspecified())
+        && OURS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&address.port())
+}
 
 /// Who may use a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +77,9 @@ impl Loopback {
             .map_err(cannot)?;
         let port = listener.local_addr().map_err(cannot)?.port();
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        OURS.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(port);
         let failure = LastFailure::default();
         let door = Door {
             listener,
@@ -90,6 +107,9 @@ impl Loopback {
 impl Drop for Loopback {
     fn drop(&mut self) {
         self.accepting.abort();
+        OURS.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.address.port());
     }
 }
 
@@ -193,13 +213,34 @@ fn shortened(text: String) -> String {
     format!("{}…", &text[..text.floor_char_boundary(LONGEST_FAILURE)])
 }
 
-/// Carries bytes both ways until both ends are done. A connection that breaks is no news here: both
-/// ends see it.
-pub(super) async fn relay<S>(mut client: TcpStream, mut server: S)
+/// Carries bytes both ways until both ends are done, or a moment longer than the client is: a server
+/// that does not hang up must not keep the connection. One that breaks is no news here: both ends
+/// see it.
+pub(super) async fn relay<S>(client: TcpStream, server: S)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let result = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = split(server);
+    let there = async {
+        copy(&mut from_client, &mut to_server).await?;
+        to_server.shutdown().await
+    };
+    let back = async {
+        copy(&mut from_server, &mut to_client).await?;
+        to_client.shutdown().await
+    };
+    tokio::pin!(there, back);
+    let result = tokio::select! {
+        done = &mut there => match done {
+            Ok(()) => timeout(FAREWELL, back).await.unwrap_or(Ok(())),
+            broken => broken,
+        },
+        done = &mut back => match done {
+            Ok(()) => there.await,
+            broken => broken,
+        },
+    };
     if let Err(error) = result {
         tracing::debug!(%error, "a connection of a sink broke");
     }
@@ -207,9 +248,11 @@ where
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use kollect_api::address::AddressPolicy;
+    use tokio::io::AsyncReadExt;
 
     use super::*;
+    use crate::dial::Dialer;
 
     async fn echo(mut stream: TcpStream, _failure: LastFailure) {
         let (mut from, mut to) = stream.split();
@@ -233,6 +276,51 @@ mod tests {
         while TcpStream::connect(address).await.is_ok() {
             task::yield_now().await;
         }
+    }
+
+    /// Of two sinks of one process, one does not come out of the other's door.
+    #[tokio::test]
+    async fn the_dialler_does_not_lead_to_our_own_listeners() {
+        let loopback = Loopback::open(Callers::OwnProcess, echo).await.unwrap();
+        let port = loopback.address().port();
+        let dialer = Dialer::new(AddressPolicy {
+            allowed_networks: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
+            ..AddressPolicy::default()
+        });
+        for host in ["127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1"] {
+            let error = dialer.connect(host, port).await.unwrap_err();
+            assert!(
+                error.to_string().contains("operator itself"),
+                "{host}: {error}"
+            );
+        }
+        drop(loopback);
+        assert!(!is_ours(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+    }
+
+    /// The client is gone, the server goes on for ever: the connection ends all the same.
+    #[tokio::test]
+    async fn a_relay_ends_soon_after_the_client() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let (mut server, far_side) = tokio::io::duplex(64);
+        let relay = tokio::spawn(relay(accepted, far_side));
+        client.write_all(b"bye").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut said = [0; 3];
+        server.read_exact(&mut said).await.unwrap();
+        // What the server still has to say in time is heard.
+        server.write_all(b"ok").await.unwrap();
+        let mut heard = [0; 2];
+        client.read_exact(&mut heard).await.unwrap();
+        timeout(Duration::from_mins(1), relay)
+            .await
+            .expect("it ends by itself")
+            .unwrap();
+        assert_eq!(server.read(&mut said).await.unwrap(), 0);
     }
 
     #[tokio::test]

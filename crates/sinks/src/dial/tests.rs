@@ -225,6 +225,12 @@ async fn every_connection_resolves_and_judges_again() {
     );
     assert!(stream.nodelay().unwrap());
     assert!(SockRef::from(&stream).keepalive().unwrap());
+    #[cfg(target_os = "linux")]
+    assert_eq!(
+        SockRef::from(&stream).tcp_user_timeout().unwrap(),
+        Some(UNACKNOWLEDGED),
+        "a peer that takes nothing is given up"
+    );
     let error = dialer
         .connect("db.example.com", door.port)
         .await
@@ -232,6 +238,61 @@ async fn every_connection_resolves_and_judges_again() {
     assert!(error.is_forbidden(), "{error}");
     assert_eq!(table.lookups(), 2);
     assert_eq!(door.callers().await, 1);
+}
+
+/// An answer with thousands of addresses keeps nobody busy, and its end is not dialled either.
+#[tokio::test]
+async fn long_answers_are_cut() {
+    let addresses: Vec<String> = (0..5000)
+        .map(|n| format!("8.8.{}.{}", n / 250, n % 250))
+        .collect();
+    let mut answer: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    answer.push("10.0.0.1");
+    let table = Table::new([&answer[..]]);
+    let dialer = Dialer::with_resolver(AddressPolicy::default(), table);
+    let found = dialer.addresses("many.example.com", 443).await.unwrap();
+    assert_eq!(found.len(), ADDRESSES);
+    answer.swap(3, 5000);
+    let table = Table::new([&answer[..]]);
+    let dialer = Dialer::with_resolver(AddressPolicy::default(), table);
+    let refused = dialer.addresses("many.example.com", 443).await;
+    assert!(refused.unwrap_err().is_forbidden());
+}
+
+/// Never answers, and counts who waits for it.
+#[derive(Debug, Default)]
+struct Hanging(AtomicUsize);
+
+#[async_trait]
+impl Resolve for Hanging {
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        if host == "quick.example.com" {
+            return Ok(vec!["8.8.8.8".parse().unwrap()]);
+        }
+        self.0.fetch_add(1, Ordering::SeqCst);
+        std::future::pending().await
+    }
+}
+
+/// Lookups that hang are few per user, and nobody else waits for them.
+#[tokio::test(start_paused = true)]
+async fn hanging_lookups_are_bounded_per_user() {
+    let hanging = Arc::new(Hanging::default());
+    let dialer = Dialer::with_resolver(AddressPolicy::default(), hanging.clone());
+    let tenant = dialer.on_behalf_of("lookups-of-a-tenant");
+    for _ in 0..3 {
+        let lookups = (0..20).map(|_| tenant.addresses("slow.example.com", 443));
+        for found in futures::future::join_all(lookups).await {
+            assert!(matches!(found, Err(DialError::Resolve { .. })), "{found:?}");
+        }
+    }
+    assert_eq!(hanging.0.load(Ordering::SeqCst), 4);
+    let other = dialer.on_behalf_of("lookups-of-another");
+    other.addresses("quick.example.com", 443).await.unwrap();
+    tenant
+        .addresses("quick.example.com", 443)
+        .await
+        .unwrap_err();
 }
 
 #[tokio::test]

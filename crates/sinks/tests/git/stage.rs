@@ -233,6 +233,7 @@ pub(crate) fn build(sketch: &Sketch, work: &Path) -> Result<Arc<dyn Sink>, SinkE
         work_dir: work.join(&sketch.work),
         local_repositories: true,
         census: Arc::clone(&sketch.census),
+        local_files: false,
     };
     let seed = SinkSeed {
         key: SinkKey::new(SinkFamily::Snapshot, "team-a", &*sketch.name),

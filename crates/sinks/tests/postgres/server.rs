@@ -43,6 +43,7 @@ pub(crate) fn environment() -> Environment {
         work_dir: std::env::temp_dir(),
         local_repositories: false,
         census: std::sync::Arc::default(),
+        local_files: false,
     }
 }
 

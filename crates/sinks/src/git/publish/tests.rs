@@ -114,6 +114,7 @@ pub(super) fn read(
         work_dir: work_dir.to_owned(),
         local_repositories: true,
         census: std::sync::Arc::default(),
+        local_files: false,
     };
     settings::settings(&spec, &materials, &environment)
 }
