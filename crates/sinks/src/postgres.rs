@@ -16,6 +16,8 @@
 //!   emptied, replaced, restored or failed over is noticed, and a full delivery is asked for. Rows
 //!   edited by hand are not noticed; the next full delivery puts them right.
 //! - No message contains anything of the connection string.
+//! - Whatever the server sends has a limit in size (`wire`) and in time: a login has
+//!   `connect_timeout`, a probe its own deadline, everything else the caller's.
 
 mod catalog;
 mod ddl;
@@ -30,6 +32,8 @@ mod rows;
 mod session;
 mod settings;
 mod sql;
+mod stream;
+mod wire;
 mod write;
 
 use std::{
@@ -56,7 +60,7 @@ use tokio::time::timeout;
 pub use self::ddl::expected_ddl;
 use self::{
     dsn::Dsn,
-    encryption::Encryption,
+    encryption::{Encryption, Sources},
     fault::{Fault, Meaning},
     keys::{SharedKeys, Survey},
     names::Names,
@@ -199,7 +203,11 @@ impl PostgresSink {
             begin: settings::begin(&dsn, &options),
             redaction: dsn.hidden_by(redaction),
         };
-        let encryption = Encryption::new(&dsn.ssl, &trust)?;
+        let sources = Sources {
+            secret: &credentials,
+            local_files: environment.local_files,
+        };
+        let encryption = Encryption::new(&dsn.ssl, &trust, sources)?;
         let pool = Pool::new(Connector {
             dsn,
             encryption,
@@ -285,7 +293,7 @@ impl PostgresSink {
                     lease.give_back();
                     return Ok(done);
                 }
-                Err(fault) => fault,
+                Err(fault) => lease.session().explained(fault),
             };
             let reused = lease.reused;
             match fault.meaning {
@@ -365,19 +373,22 @@ impl PostgresSink {
             .map_err(fault)?;
         let answer = client.query_one(&question, &[]).await.map_err(fault)?;
         client.batch_execute("COMMIT").await.map_err(fault)?;
-        Ok(answer.get(0))
+        answer.try_get(0).map_err(fault)
     }
 
     async fn ping(&self) -> Result<(), SinkError> {
         let mut session = self.pool.open().await?;
+        let answer = self.ping_with(&mut session).await;
+        answer.map_err(|fault| session.explained(fault).error)
+    }
+
+    async fn ping_with(&self, session: &mut session::Session) -> Result<(), Fault> {
         let ping = format!("{}; SELECT 1; COMMIT", self.plan.begin);
         let answer = session.client.batch_execute(&ping).await;
-        answer.map_err(|error| self.plan.fault("postgres ping", &error).error)?;
+        answer.map_err(|error| self.plan.fault("postgres ping", &error))?;
         if self.plan.mode == ProvisioningMode::Existing {
-            let found = self.plan.check(&mut session).await;
-            found
-                .map_err(|fault| fault.error)?
-                .ok_or_else(|| self.plan.missing())?;
+            let found = self.plan.check(session).await?;
+            found.ok_or_else(|| self.plan.missing())?;
         }
         Ok(())
     }

@@ -4,6 +4,8 @@ mod postgres {
     pub(crate) mod connecting;
     pub(crate) mod extras;
     pub(crate) mod faults;
+    pub(crate) mod hostile;
+    pub(crate) mod impostor;
     pub(crate) mod items;
     pub(crate) mod large;
     pub(crate) mod provisioning;

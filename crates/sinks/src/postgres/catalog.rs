@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use tokio_postgres::Client;
+use futures::{StreamExt, TryStreamExt};
+use tokio_postgres::{Client, Row};
 
 use super::sql::KeyShape;
 use crate::error::SinkError;
@@ -13,7 +14,9 @@ const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, NULL) FROM pg
      WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped";
 
 /// Unique keys that an `ON CONFLICT` can rely on: valid, immediate, without condition or expression.
-const KEYS: &str = "SELECT c.conname::text, array_agg(a.attname::text) \
+/// Names are joined by a character that none of ours has: an array would be read with room for as
+/// many elements as the server claims.
+const KEYS: &str = "SELECT c.conname::text, string_agg(a.attname::text, chr(10)) \
      FROM pg_index x \
      JOIN pg_attribute a ON a.attrelid = x.indrelid \
        AND a.attnum = ANY ((x.indkey::int2[])[0:x.indnkeyatts - 1]) \
@@ -22,6 +25,9 @@ const KEYS: &str = "SELECT c.conname::text, array_agg(a.attname::text) \
      WHERE x.indrelid = to_regclass($1) AND x.indisunique AND x.indisvalid AND x.indimmediate \
        AND x.indpred IS NULL AND x.indexprs IS NULL \
      GROUP BY x.indexrelid, c.conname";
+
+/// No table has more columns, or keys.
+const MOST: usize = 2_000;
 
 /// A table as the database has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,18 +56,21 @@ impl Found {
         let Some(kind) = client.query_opt(KIND, &[&name]).await? else {
             return Ok(None);
         };
-        let columns = client.query(COLUMNS, &[&name]).await?;
-        let keys = client.query(KEYS, &[&name]).await?;
+        let columns = rows(client, COLUMNS, name, |row| {
+            Ok((row.try_get(0)?, row.try_get(1)?))
+        });
+        let columns = columns.await?;
+        let keys = rows(client, KEYS, name, |row| {
+            let columns: &str = row.try_get(1)?;
+            Ok(FoundKey {
+                primary: row.try_get(0)?,
+                columns: columns.lines().map(str::to_owned).collect(),
+            })
+        });
         Ok(Some(Self {
-            kind: kind.get(0),
-            columns: columns.iter().map(|row| (row.get(0), row.get(1))).collect(),
-            keys: keys
-                .iter()
-                .map(|row| FoundKey {
-                    primary: row.get(0),
-                    columns: row.get::<_, Vec<String>>(1).into_iter().collect(),
-                })
-                .collect(),
+            kind: kind.try_get(0)?,
+            columns,
+            keys: keys.await?,
         }))
     }
 
@@ -121,6 +130,22 @@ impl Found {
         }
         Ok(())
     }
+}
+
+/// The rows of an answer about a table, as far as there can be any.
+async fn rows<T>(
+    client: &Client,
+    question: &str,
+    name: &str,
+    read: impl Fn(&Row) -> Result<T, tokio_postgres::Error>,
+) -> Result<Vec<T>, tokio_postgres::Error> {
+    let answer = client.query_raw(question, [name]).await?;
+    let mut answer = std::pin::pin!(answer.take(MOST));
+    let mut found = Vec::new();
+    while let Some(row) = answer.try_next().await? {
+        found.push(read(&row)?);
+    }
+    Ok(found)
 }
 
 /// What a column has to hold.

@@ -23,6 +23,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_CONNECTIONS: usize = 4;
 /// More than this many connections of one sink help nobody.
 const MOST_CONNECTIONS: usize = 64;
+/// More hosts than this are no cluster of servers.
+const MOST_HOSTS: usize = 32;
+/// No host is waited for longer than this: a delivery has two minutes for everything.
+const LONGEST_CONNECT: Duration = Duration::from_mins(2);
+/// Longer strings are something else.
+const LONGEST_STRING: usize = 64 * 1024;
 const MAX_LIFETIME: Duration = Duration::from_hours(1);
 const MAX_IDLE: Duration = Duration::from_mins(30);
 
@@ -72,7 +78,7 @@ pub(super) struct Ssl {
     pub(super) mode: Option<SslMode>,
     /// `sslrootcert`: a file with authorities, or the word `system`.
     pub(super) root_certificate: Option<String>,
-    /// `sslcert`: a file with the client's certificate.
+    /// `sslcert`: a file with the client's certificate. An operator reads none of these files.
     pub(super) certificate: Option<String>,
     /// `sslkey`: a file with the client's key.
     pub(super) key: Option<String>,
@@ -127,6 +133,11 @@ type Pairs = BTreeMap<String, String>;
 impl Dsn {
     /// Reads a connection string of either form.
     pub(super) fn parse(text: &str) -> Result<Self, DsnError> {
+        if text.len() > LONGEST_STRING {
+            return Err(DsnError::Unsupported(
+                "the connection string is longer than 64 KiB",
+            ));
+        }
         let url = ["postgres://", "postgresql://"]
             .iter()
             .find_map(|scheme| text.strip_prefix(scheme));
@@ -192,7 +203,9 @@ impl Dsn {
         let connect_timeout = match take("connect_timeout") {
             None => CONNECT_TIMEOUT,
             Some(text) => match text.trim().parse::<i64>() {
-                Ok(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+                Ok(seconds) if seconds > 0 => {
+                    Duration::from_secs(seconds.unsigned_abs()).min(LONGEST_CONNECT)
+                }
                 Ok(_) => CONNECT_TIMEOUT,
                 Err(_) => return Err(DsnError::Invalid),
             },
@@ -239,7 +252,7 @@ impl Dsn {
 }
 
 /// Keys that point at something else than this string says, which would not be what runs.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 9] = [
     (
         "service",
         "service files are not supported; write the settings into the string",
@@ -254,7 +267,24 @@ const REFUSED: [(&str, &str); 5] = [
     ),
     (
         "sslpassword",
-        "encrypted client keys are not supported; give sslkey without a password",
+        "encrypted client keys are not supported; give the key without a password",
+    ),
+    (
+        "sslcrl",
+        "files with revoked certificates are not supported; remove the key sslcrl",
+    ),
+    (
+        "sslcrldir",
+        "files with revoked certificates are not supported; remove the key sslcrldir",
+    ),
+    (
+        "sslkeylogfile",
+        "session keys are not written to files; remove the key sslkeylogfile",
+    ),
+    // It would reach the server as a session parameter, after the login that it is about.
+    (
+        "require_auth",
+        "require_auth is not supported; use sslmode=verify-full or channel_binding=require",
     ),
     (
         "replication",
@@ -307,6 +337,11 @@ fn hosts(
     let fits = |length: usize| length == 0 || length == count;
     if count == 0 {
         return Err(DsnError::Unsupported("the connection string has no host"));
+    }
+    if count > MOST_HOSTS {
+        return Err(DsnError::Unsupported(
+            "the connection string has more than 32 hosts",
+        ));
     }
     if !fits(names.len()) || !fits(addresses.len()) || !(fits(ports.len()) || ports.len() == 1) {
         return Err(DsnError::Invalid);

@@ -6,15 +6,26 @@
 //! | --- | --- | --- |
 //! | absent | as `prefer` | as `verify-full` |
 //! | `disable` | never encrypted | never encrypted |
-//! | `allow`, `prefer` | encrypted if possible, nobody verified | the same, chain verified if encrypted |
+//! | `allow`, `prefer` | encrypted if possible, nobody verified | as `verify-ca` |
 //! | `require` | encrypted, nobody verified | as `verify-ca` |
 //! | `verify-ca` | encrypted, chain verified (system's authorities) | with that authority |
 //! | `verify-full` | and the host name | and the host name |
 //!
 //! `spec.tls.insecureSkipVerify` switches verification off in every row. An authority in `spec.tls`
 //! wins over `sslrootcert`.
+//!
+//! Whoever names an authority wants to know whom the password goes to, so there is no way back to
+//! plain text then, except for `disable`, which says it in so many words.
+//!
+//! # Files
+//!
+//! `sslrootcert`, `sslcert` and `sslkey` name files. In an operator's pod these would be files of
+//! the operator, chosen by a tenant: a device that never ends, a pipe that never answers, a mounted
+//! key that is somebody else's identity. So an operator takes authorities from `spec.tls` and the
+//! client's certificate from the Secret (`tls.crt`, `tls.key`), and refuses the keys; only
+//! `sslrootcert=system` names no file. The command line on a person's machine reads them.
 
-use std::{fs, sync::Arc};
+use std::{fs::File, io::Read, sync::Arc};
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
@@ -26,7 +37,11 @@ use rustls::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::dsn::{Ssl, SslMode};
-use crate::{error::SinkError, tls::Trust};
+use crate::{
+    error::SinkError,
+    secret::SecretData,
+    tls::{self, Trust},
+};
 
 /// How one attempt to connect deals with encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +70,22 @@ enum Verify {
     ChainAndName,
 }
 
+/// No certificate or key is larger.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// The keys of the Secret that hold the client's certificate and its key.
+const CERTIFICATE_KEY: &str = "tls.crt";
+const PRIVATE_KEY_KEY: &str = "tls.key";
+
+/// Where certificates come from, besides `spec.tls`.
+#[derive(Clone, Copy)]
+pub(super) struct Sources<'s> {
+    /// The Secret with the connection string.
+    pub(super) secret: &'s SecretData,
+    /// Whether files may be read.
+    pub(super) local_files: bool,
+}
+
 /// How connections of a sink are encrypted.
 #[derive(Clone)]
 pub(super) struct Encryption {
@@ -64,8 +95,11 @@ pub(super) struct Encryption {
 }
 
 impl Encryption {
-    /// Reads the files that the connection string names, so a mistake there shows at once.
-    pub(super) fn new(ssl: &Ssl, trust: &Trust) -> Result<Self, SinkError> {
+    /// Reads what it needs at once, so that a mistake shows before anything is connected.
+    pub(super) fn new(ssl: &Ssl, trust: &Trust, sources: Sources<'_>) -> Result<Self, SinkError> {
+        if !sources.local_files {
+            refuse_files(ssl)?;
+        }
         let mut trust = trust.clone();
         let mut system_roots = false;
         if trust.authority.is_none() {
@@ -74,7 +108,8 @@ impl Encryption {
                 Some("system") => system_roots = true,
                 Some(path) => {
                     let pem = read(path, "sslrootcert")?;
-                    certificates(&pem, "sslrootcert")?;
+                    let place = "postgres connect: sslrootcert of the connection string";
+                    tls::authorities(&pem, place)?;
                     trust.authority = Some(pem);
                 }
             }
@@ -95,7 +130,7 @@ impl Encryption {
         if ssl.direct {
             config.alpn_protocols = vec![b"postgresql".to_vec()];
         }
-        identify(&mut config, ssl)?;
+        identify(&mut config, ssl, sources.secret)?;
         Ok(Self {
             attempts,
             connect: MakeRustlsConnect::new(config),
@@ -114,11 +149,12 @@ fn decide(mode: Option<SslMode>, authority: bool, insecure: bool) -> (&'static [
     };
     let (attempts, verify): (&[Attempt], _) = match mode {
         None if authority => (&[Attempt::Encrypted], Verify::ChainAndName),
-        None | Some(SslMode::Prefer) => {
-            (&[Attempt::IfOffered, Attempt::Plain], chain_if(authority))
+        Some(SslMode::Allow | SslMode::Prefer) if authority => {
+            (&[Attempt::Encrypted], Verify::Chain)
         }
+        None | Some(SslMode::Prefer) => (&[Attempt::IfOffered, Attempt::Plain], Verify::Nothing),
         Some(SslMode::Disable) => (&[Attempt::Plain], Verify::Nothing),
-        Some(SslMode::Allow) => (&[Attempt::Plain, Attempt::Encrypted], chain_if(authority)),
+        Some(SslMode::Allow) => (&[Attempt::Plain, Attempt::Encrypted], Verify::Nothing),
         Some(SslMode::Require) => (&[Attempt::Encrypted], chain_if(authority)),
         Some(SslMode::VerifyCa) => (&[Attempt::Encrypted], Verify::Chain),
         Some(SslMode::VerifyFull) => (&[Attempt::Encrypted], Verify::ChainAndName),
@@ -126,48 +162,105 @@ fn decide(mode: Option<SslMode>, authority: bool, insecure: bool) -> (&'static [
     (attempts, if insecure { Verify::Nothing } else { verify })
 }
 
-/// Presents the client's certificate, if the connection string names one.
-fn identify(config: &mut ClientConfig, ssl: &Ssl) -> Result<(), SinkError> {
-    let (certificate, key) = match (&ssl.certificate, &ssl.key) {
-        (None, None) => return Ok(()),
-        (Some(certificate), Some(key)) => (certificate, key),
-        _ => {
-            return Err(SinkError::terminal(
-                "postgres connect: sslcert and sslkey of the connection string go together",
-            ));
+/// Refuses the keys that name files.
+fn refuse_files(ssl: &Ssl) -> Result<(), SinkError> {
+    let authority = "give the authority in spec.tls.caBundle or spec.tls.caSecretRef, \
+                     or write sslrootcert=system";
+    let identity = "put the client's certificate and key into the Secret of the connection string, \
+                    under tls.crt and tls.key";
+    let root = ssl.root_certificate.as_deref();
+    for (key, given, instead) in [
+        (
+            "sslrootcert",
+            root.is_some_and(|file| file != "system"),
+            authority,
+        ),
+        ("sslcert", ssl.certificate.is_some(), identity),
+        ("sslkey", ssl.key.is_some(), identity),
+    ] {
+        if given {
+            return Err(SinkError::terminal(format!(
+                "postgres connect: {key} of the connection string names a file, and the operator \
+                 reads no files for a sink; remove {key} and {instead}"
+            )));
         }
+    }
+    Ok(())
+}
+
+/// Presents the client's certificate, if there is one: that of the connection string, or that of
+/// the Secret.
+fn identify(config: &mut ClientConfig, ssl: &Ssl, secret: &SecretData) -> Result<(), SinkError> {
+    let together = |one: &str, other: &str, place: &str| {
+        SinkError::terminal(format!(
+            "postgres connect: {one} and {other} of {place} go together"
+        ))
     };
-    let chain = certificates(&read(certificate, "sslcert")?, "sslcert")?;
-    let key =
-        PrivateKeyDer::from_pem_slice(&read(key, "sslkey")?).map_err(|_| unreadable("sslkey"))?;
-    let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())
-        .map_err(|_| SinkError::terminal("postgres connect: sslkey does not belong to sslcert"))?;
+    let in_secret = |key: &str| {
+        let value = secret.get(key).map(|value| value.expose().to_vec());
+        value.filter(|value| !value.is_empty())
+    };
+    let (certificate, key, names) = match (&ssl.certificate, &ssl.key) {
+        (Some(certificate), Some(key)) => (
+            read(certificate, "sslcert")?,
+            read(key, "sslkey")?,
+            ("sslcert", "sslkey", "the connection string"),
+        ),
+        (None, None) => match (in_secret(CERTIFICATE_KEY), in_secret(PRIVATE_KEY_KEY)) {
+            (Some(certificate), Some(key)) => (
+                certificate,
+                key,
+                (CERTIFICATE_KEY, PRIVATE_KEY_KEY, "the Secret"),
+            ),
+            // A certificate alone may be there for somebody else, such as spec.tls.caSecretRef.
+            (_, None) => return Ok(()),
+            (None, Some(_)) => {
+                return Err(together(CERTIFICATE_KEY, PRIVATE_KEY_KEY, "the Secret"));
+            }
+        },
+        _ => return Err(together("sslcert", "sslkey", "the connection string")),
+    };
+    let (certificate_name, key_name, place) = names;
+    let broken = |name: &str| {
+        SinkError::terminal(format!(
+            "postgres connect: {name} of {place} is not a readable PEM text"
+        ))
+    };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate)
+        .collect::<Result<_, _>>()
+        .map_err(|_| broken(certificate_name))?;
+    if chain.is_empty() {
+        return Err(broken(certificate_name));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| broken(key_name))?;
+    let certified =
+        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|_| {
+            SinkError::terminal(format!(
+                "postgres connect: {key_name} of {place} does not belong to {certificate_name}"
+            ))
+        })?;
     config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
     Ok(())
 }
 
-fn certificates(pem: &[u8], key: &str) -> Result<Vec<CertificateDer<'static>>, SinkError> {
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|_| unreadable(key))?;
-    if chain.is_empty() {
-        return Err(unreadable(key));
-    }
-    Ok(chain)
-}
-
-/// A small file in the operator's pod.
+/// A small file of a person's own machine.
 fn read(path: &str, key: &str) -> Result<Vec<u8>, SinkError> {
-    fs::read(path).map_err(|_| unreadable(key))
-}
-
-/// The same text whether the file is missing or no certificate: whoever writes a connection string
-/// must not be able to look around in the operator's pod.
-fn unreadable(key: &str) -> SinkError {
-    SinkError::terminal(format!(
-        "postgres connect: {key} of the connection string is not a readable PEM file in the operator's pod; \
-         authorities can be given in spec.tls instead"
-    ))
+    let unreadable = || {
+        SinkError::terminal(format!(
+            "postgres connect: {key} of the connection string is not a readable file of at most \
+             1 MiB; authorities can be given in spec.tls, certificates in the Secret"
+        ))
+    };
+    // Asked before it is opened: opening a pipe waits for whoever writes to it.
+    let found = std::fs::metadata(path).map_err(|_| unreadable())?;
+    if !found.is_file() || found.len() > LARGEST_FILE {
+        return Err(unreadable());
+    }
+    let mut content = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LARGEST_FILE).read_to_end(&mut content))
+        .map_err(|_| unreadable())?;
+    Ok(content)
 }
 
 /// Verifies as another verifier does, except for the name: `verify-ca`.
@@ -222,8 +315,104 @@ impl ServerCertVerifier for AnyName {
 mod tests {
     use super::*;
 
+    fn built(query: &str, secret: &[(&str, &str)], local_files: bool) -> Option<String> {
+        let dsn = super::super::dsn::Dsn::parse(&format!("postgres://u@h/d?{query}")).unwrap();
+        let secret: SecretData = secret.iter().copied().collect();
+        let sources = Sources {
+            secret: &secret,
+            local_files,
+        };
+        let built = Encryption::new(&dsn.ssl, &Trust::default(), sources);
+        built.err().map(|error| match error {
+            SinkError::Terminal(text) => text,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// A tenant's string opens no file of the pod, whatever the file is, and says what to do.
     #[test]
-    fn modes() {
+    fn a1_an_operator_reads_no_files_for_a_sink() {
+        for (query, key, instead) in [
+            ("sslrootcert=/dev/zero", "sslrootcert", "spec.tls.caBundle"),
+            (
+                "sslrootcert=/no/such",
+                "sslrootcert",
+                "spec.tls.caSecretRef",
+            ),
+            (
+                "sslcert=/dev/zero&sslkey=/dev/zero",
+                "sslcert",
+                "tls.crt and tls.key",
+            ),
+            ("sslkey=/dev/zero", "sslkey", "tls.crt and tls.key"),
+        ] {
+            let said = built(query, &[], false).unwrap();
+            assert!(
+                said.contains(&format!("{key} of the connection string names a file")),
+                "{said}"
+            );
+            assert!(said.contains(instead) && !said.contains("/dev"), "{said}");
+        }
+        assert_eq!(built("sslrootcert=system", &[], false), None);
+        assert_eq!(built("sslmode=verify-full", &[], false), None);
+    }
+
+    /// On a person's machine they are read, if they are files.
+    #[test]
+    fn a1_only_bounded_regular_files_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let pipe = path("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        std::fs::write(path("large"), vec![b'x'; (1 << 20) + 1]).unwrap();
+        std::fs::write(path("text"), "no certificate").unwrap();
+        for file in ["/dev/zero", &pipe, &path("large"), &path("absent")] {
+            let said = built(&format!("sslrootcert={file}"), &[], true).unwrap();
+            assert!(said.contains("not a readable file"), "{file}: {said}");
+        }
+        let said = built(&format!("sslrootcert={}", path("text")), &[], true).unwrap();
+        assert!(
+            said.contains("sslrootcert of the connection string: holds no PEM"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a1_the_client_certificate_comes_from_the_secret() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let parameters = rcgen::CertificateParams::new(vec!["client".to_owned()]).unwrap();
+        let certificate = parameters.self_signed(&key).unwrap().pem();
+        let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let key = key.serialize_pem();
+        for (secret, says) in [
+            (
+                &[("tls.crt", certificate.as_str()), ("tls.key", &key)][..],
+                None,
+            ),
+            (&[("tls.crt", "for somebody else")], None),
+            (&[("tls.key", &key)], Some("go together")),
+            (
+                &[("tls.crt", "x"), ("tls.key", &key)],
+                Some("tls.crt of the Secret is not"),
+            ),
+            (
+                &[("tls.crt", &certificate), ("tls.key", "x")],
+                Some("tls.key of the Secret is not"),
+            ),
+            (
+                &[("tls.crt", &certificate), ("tls.key", &other)],
+                Some("does not belong"),
+            ),
+        ] {
+            let said = built("sslmode=require", secret, false);
+            assert_eq!(said.is_some(), says.is_some(), "{said:?}");
+            assert!(said.unwrap_or_default().contains(says.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn a10_modes() {
         use Attempt::{Encrypted, IfOffered, Plain};
         use Verify::{Chain, ChainAndName, Nothing};
         let modes = [
@@ -239,14 +428,14 @@ mod tests {
                 Some(SslMode::Allow),
                 &[Plain, Encrypted],
                 Nothing,
-                &[Plain, Encrypted],
+                &[Encrypted],
                 Chain,
             ),
             (
                 Some(SslMode::Prefer),
                 &[IfOffered, Plain],
                 Nothing,
-                &[IfOffered, Plain],
+                &[Encrypted],
                 Chain,
             ),
             (

@@ -9,6 +9,7 @@ use std::error::Error as _;
 use rustls::CertificateError;
 use tokio_postgres::error::{DbError, SqlState};
 
+use super::wire::Breach;
 use crate::{dial::DialError, error::SinkError, redact::Redaction};
 
 /// A failure, and what it means for the sink itself.
@@ -46,14 +47,18 @@ impl Fault {
     /// A failed statement. `stage` says which.
     pub(super) fn at(stage: &str, error: &tokio_postgres::Error, redaction: &Redaction) -> Self {
         let Some(server) = error.as_db_error() else {
-            // The driver's own failures are failures of the connection; their causes name places.
+            // Causes name places, and values: they are not repeated.
+            let what = if error.is_closed() || error.to_string().starts_with(COMMUNICATION) {
+                "connection failed"
+            } else {
+                "the server's answer is not what was asked for"
+            };
             return Self {
-                error: SinkError::transient(format!("{stage}: connection failed")),
+                error: SinkError::transient(format!("{stage}: {what}")),
                 meaning: Meaning::Disconnected,
             };
         };
-        let code = server.code();
-        let meaning = match *code {
+        let meaning = match *server.code() {
             SqlState::UNDEFINED_TABLE => Meaning::MissingTable,
             SqlState::INVALID_COLUMN_REFERENCE => Meaning::OtherKey,
             SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::ReadOnly,
@@ -63,11 +68,31 @@ impl Fault {
             _ => Meaning::Other,
         };
         let error = classed(
-            code.code(),
+            sqlstate(server),
             format!("{stage}: {}", sentence(server, redaction)),
         );
         Self { error, meaning }
     }
+
+    /// The same fault, of a server that went too far. It is not tried again at once, and needs a
+    /// look by a person; a probe that succeeds opens the sink again.
+    pub(super) fn by_breach(self, breach: Breach) -> Self {
+        Self {
+            error: SinkError::terminal(format!("{}: {breach}", self.error)),
+            meaning: Meaning::Other,
+        }
+    }
+}
+
+/// How the driver's texts about a broken connection begin; it keeps the kinds of its errors to
+/// itself.
+const COMMUNICATION: &str = "error communicating with the server";
+
+/// The code of an error, if it is one: the server may write there whatever it likes.
+fn sqlstate(server: &DbError) -> &str {
+    let code = server.code().code();
+    let is_one = code.len() == 5 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_one { code } else { "unknown" }
 }
 
 /// The class of a SQLSTATE.
@@ -91,15 +116,31 @@ fn classed(code: &str, text: String) -> SinkError {
 
 /// What the server said, if it can be repeated.
 fn sentence(server: &DbError, redaction: &Redaction) -> String {
-    let code = server.code().code();
+    let code = sqlstate(server);
     match code.get(..2) {
         Some("22") => format!("the server refuses a value (SQLSTATE {code})"),
         Some("P0") => format!("a trigger or function of the database refuses the change (SQLSTATE {code})"),
         _ if code == "57014" => {
             "the server cancelled the statement; statement_timeout may be too short (SQLSTATE 57014)".to_owned()
         }
-        _ => format!("{} (SQLSTATE {code})", redaction.clean(server.message())),
+        _ => {
+            let words = redaction.clean(server.message());
+            // Line breaks and colours belong to a terminal, not into a sentence.
+            let words = words.replace(char::is_control, " ");
+            format!("{} (SQLSTATE {code})", cut(&words))
+        }
     }
+}
+
+/// How much of a server's sentence is repeated. Its own are shorter.
+const LONGEST_SENTENCE: usize = 1024;
+
+fn cut(words: &str) -> String {
+    if words.len() <= LONGEST_SENTENCE {
+        return words.to_owned();
+    }
+    let end = words.floor_char_boundary(LONGEST_SENTENCE);
+    format!("{}…", &words[..end])
 }
 
 const CONNECT: &str = "connect postgres";
@@ -153,8 +194,17 @@ impl From<DialError> for Refusal {
     }
 }
 
+impl From<Breach> for Refusal {
+    fn from(breach: Breach) -> Self {
+        Self::new(SinkError::terminal(format!("{FAILED}: {breach}")))
+    }
+}
+
 impl From<tokio_postgres::Error> for Refusal {
     fn from(error: tokio_postgres::Error) -> Self {
+        if let Some(breach) = causes(&error).find_map(|cause| cause.downcast_ref::<Breach>()) {
+            return (*breach).into();
+        }
         if let Some(server) = error.as_db_error() {
             return Self::by_server(server);
         }
@@ -167,9 +217,7 @@ impl From<tokio_postgres::Error> for Refusal {
         }
         // The driver keeps its kinds to itself; its texts are the only way to tell them apart.
         match error.to_string().as_str() {
-            "authentication error" | "invalid configuration" => Self::new(SinkError::terminal(
-                format!("{CONNECT}: authentication failed"),
-            )),
+            "authentication error" | "invalid configuration" => Self::unauthenticated(),
             "error performing TLS handshake" => {
                 let by_network = causes(&error).any(|cause| {
                     cause.downcast_ref::<rustls::Error>().is_none()
@@ -193,10 +241,19 @@ impl From<tokio_postgres::Error> for Refusal {
 }
 
 impl Refusal {
+    /// Wrong credentials. Repeating them would only lock the role, so nothing is tried until they
+    /// change or a probe finds them right.
+    fn unauthenticated() -> Self {
+        Self::new(SinkError::terminal(format!(
+            "{CONNECT}: authentication failed; correct the connection string in the Secret, or the \
+             role at the server: exports go on when the Secret changes or a probe succeeds"
+        )))
+    }
+
     fn by_server(server: &DbError) -> Self {
-        let code = server.code().code();
+        let code = sqlstate(server);
         let error = match code.get(..2) {
-            Some("28") => SinkError::terminal(format!("{CONNECT}: authentication failed")),
+            Some("28") => Self::unauthenticated().error,
             Some("3D") => SinkError::terminal(format!("{FAILED}: the database does not exist")),
             _ if code == "42501" => SinkError::Forbidden(format!(
                 "{FAILED}: the role may not connect to the database"

@@ -200,7 +200,8 @@ impl Plan {
         let foreign = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE cluster <> $1)");
         client.batch_execute(&self.begin).await?;
         // Without a lock first: most tables that stay as they are need nobody to wait.
-        let mut shared: bool = client.query_one(&foreign, &[&self.cluster]).await?.get(0);
+        let answer = client.query_one(&foreign, &[&self.cluster]).await?;
+        let mut shared: bool = answer.try_get(0)?;
         client.batch_execute("COMMIT").await?;
         if shared {
             return Ok(false);
@@ -210,7 +211,8 @@ impl Plan {
         client
             .batch_execute(&format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
             .await?;
-        shared = client.query_one(&foreign, &[&self.cluster]).await?.get(0);
+        let answer = client.query_one(&foreign, &[&self.cluster]).await?;
+        shared = answer.try_get(0)?;
         let found = Found::read(client, &table).await?.unwrap_or_default();
         let constraint = found
             .key(KeyShape::WithoutCluster)
@@ -267,7 +269,7 @@ impl Plan {
             .await?;
         let comment = match found {
             Some(row) => {
-                let (is_view, comment): (bool, String) = (row.get(0), row.get(1));
+                let (is_view, comment): (bool, String) = (row.try_get(0)?, row.try_get(1)?);
                 if !is_view || !comment.starts_with(VIEW_MARK) {
                     client.batch_execute("ROLLBACK").await?;
                     return Ok(Err(format!(

@@ -1,19 +1,18 @@
 //! One connection to the server.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, future::poll_fn};
 
 use tokio::{
-    net::TcpStream,
     task::AbortHandle,
     time::{Duration, Instant, timeout},
 };
 use tokio_postgres::{CancelToken, Client, Config, Statement, tls::MakeTlsConnect};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     dsn::{Attributes, Dsn, Host},
     encryption::{Attempt, Encryption},
-    fault::Refusal,
+    fault::{Fault, Refusal},
+    stream::{Limited, LimitedTls, Plain, Verdict},
 };
 use crate::{dial::Dialer, error::SinkError};
 
@@ -33,6 +32,7 @@ pub(super) struct Session {
     pub(super) opened: Instant,
     statements: HashMap<String, Statement>,
     driver: AbortHandle,
+    verdict: Verdict,
     /// How it was reached, to reach the same server again.
     host: Host,
 }
@@ -44,6 +44,15 @@ impl Drop for Session {
 }
 
 impl Session {
+    /// A fault with its reason, if the server went too far: the driver says only that the
+    /// connection is closed.
+    pub(super) fn explained(&self, fault: Fault) -> Fault {
+        match self.verdict.breach() {
+            Some(breach) => fault.by_breach(breach),
+            None => fault,
+        }
+    }
+
     /// Whether a statement is prepared already.
     pub(super) fn knows(&self, text: &str) -> bool {
         self.statements.contains_key(text)
@@ -107,26 +116,33 @@ impl Connector {
     }
 
     async fn open_once(&self, host: &Host, attempt: Attempt) -> Result<Session, Refusal> {
-        let stream = self.dial(host).await?;
-        let (client, connection) = self
+        let verdict = Verdict::default();
+        let stream = self.dial(host, &verdict).await?;
+        let (client, mut connection) = self
             .config(attempt)
-            .connect_raw(stream, self.tls(host))
+            .connect_raw(stream, self.tls(host, &verdict))
             .await?;
         let task = tokio::spawn(async move {
-            // Its failures reach whoever waits for an answer; the log needs no second copy.
-            let _ = connection.await;
+            // Failures reach whoever waits for an answer; the log needs no second copy. Notices are
+            // the server's words and may say anything: the connection, if it were simply awaited,
+            // would write them to the log.
+            while let Some(Ok(_)) = poll_fn(|context| connection.poll_message(context)).await {}
         });
         let session = Session {
             client,
             opened: Instant::now(),
             statements: HashMap::new(),
             driver: task.abort_handle(),
+            verdict,
             host: host.clone(),
         };
-        if self.fits(&session).await? {
-            Ok(session)
-        } else {
-            Err(Refusal::not_writable())
+        match self.fits(&session).await {
+            Ok(true) => Ok(session),
+            Ok(false) => Err(Refusal::not_writable()),
+            Err(error) => Err(match session.verdict.breach() {
+                Some(breach) => breach.into(),
+                None => error.into(),
+            }),
         }
     }
 
@@ -136,7 +152,7 @@ impl Connector {
             Attributes::ReadWrite => "SELECT current_setting('transaction_read_only') = 'off'",
             Attributes::Primary => "SELECT NOT pg_is_in_recovery()",
         };
-        Ok(session.client.query_one(question, &[]).await?.get(0))
+        session.client.query_one(question, &[]).await?.try_get(0)
     }
 
     fn config(&self, attempt: Attempt) -> Config {
@@ -163,25 +179,30 @@ impl Connector {
         config
     }
 
-    async fn dial(&self, host: &Host) -> Result<TcpStream, Refusal> {
+    async fn dial(&self, host: &Host, verdict: &Verdict) -> Result<Plain, Refusal> {
         let place = host.address.as_ref().unwrap_or(&host.name);
-        Ok(self.dialer.connect(place, host.port).await?)
+        let stream = self.dialer.connect(place, host.port).await?;
+        Ok(Limited::new(stream, verdict.clone()))
     }
 
-    fn tls(&self, host: &Host) -> <MakeRustlsConnect as MakeTlsConnect<TcpStream>>::TlsConnect {
+    fn tls(&self, host: &Host, verdict: &Verdict) -> LimitedTls {
         let mut make = self.encryption.connect.clone();
-        let Ok(connect) = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut make, &host.name);
-        connect
+        let Ok(rustls) = MakeTlsConnect::<Plain>::make_tls_connect(&mut make, &host.name);
+        LimitedTls {
+            rustls,
+            verdict: verdict.clone(),
+        }
     }
 
     /// Tells the server to stop what a session is doing. Closing the socket alone would not: a
     /// server notices that only when it has something to say.
     pub(super) async fn stop(&self, target: Stop) {
         let work = async {
-            let stream = self.dial(&target.host).await?;
+            let verdict = Verdict::default();
+            let stream = self.dial(&target.host, &verdict).await?;
             target
                 .token
-                .cancel_query_raw(stream, self.tls(&target.host))
+                .cancel_query_raw(stream, self.tls(&target.host, &verdict))
                 .await?;
             Ok::<_, Refusal>(())
         };

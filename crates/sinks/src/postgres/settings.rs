@@ -26,6 +26,9 @@ const STATEMENT_TIMEOUT: &str = "110s";
 /// Ends a transaction whose client is gone without a word, and with it the lock on the partition.
 const IDLE_TIMEOUT: &str = "60s";
 
+/// Nobody reads a server's notices, and a trigger may raise one for every row.
+const NOTICES: &str = "error";
+
 /// The options of a sink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Options {
@@ -69,6 +72,7 @@ pub(super) fn begin(dsn: &Dsn, options: &Options) -> String {
     for (name, value) in [
         ("statement_timeout", STATEMENT_TIMEOUT),
         ("idle_in_transaction_session_timeout", IDLE_TIMEOUT),
+        ("client_min_messages", NOTICES),
     ] {
         let in_command_line = dsn.options.as_ref().is_some_and(|text| text.contains(name));
         if !in_command_line {

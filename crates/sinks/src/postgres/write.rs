@@ -12,7 +12,10 @@ use futures::{
     SinkExt,
     future::{join, join3},
 };
-use tokio_postgres::{Row as Answer, Statement, types::ToSql};
+use tokio_postgres::{
+    Row as Answer, Statement,
+    types::{FromSql, ToSql},
+};
 
 use super::{
     fault::Fault,
@@ -49,6 +52,7 @@ pub(super) enum Applied {
     Disputed,
 }
 
+type Answered = Result<Answer, tokio_postgres::Error>;
 type Parameters<'p> = Vec<&'p (dyn ToSql + Sync)>;
 
 impl Writer<'_> {
@@ -89,8 +93,8 @@ impl Writer<'_> {
         )
         .await;
         begun?;
-        let removed = count(&cleared.map_err(self.stage("postgres delete all"))?, 0);
-        let incarnation = incarnation.map_err(self.stage(CHECK))?.get(0);
+        let removed = self.count("postgres delete all", cleared)?;
+        let incarnation = self.first(CHECK, incarnation)?;
         committed.map_err(self.stage(COMMIT))?;
         let receipt = Receipt {
             removed,
@@ -143,9 +147,9 @@ impl Writer<'_> {
         )
         .await;
         begun?;
-        let written = count(&merged.map_err(self.stage("postgres upsert"))?, 0);
-        let removed = count(&pruned.map_err(self.stage("postgres delete stale"))?, 0);
-        let incarnation = incarnation.map_err(self.stage(CHECK))?.get(0);
+        let written = self.count("postgres upsert", merged)?;
+        let removed = self.count("postgres delete stale", pruned)?;
+        let incarnation = self.first(CHECK, incarnation)?;
         committed.map_err(self.stage(COMMIT))?;
         let receipt = Receipt {
             written,
@@ -172,14 +176,14 @@ impl Writer<'_> {
         parameters.push(&self.at);
         let merge = statements.merge(Source::Staging);
         let merged = client.query_one(&merge, &parameters).await;
-        let written = count(&merged.map_err(self.stage(merge_stage))?, 0);
+        let written = self.count(merge_stage, merged)?;
         let mut parameters = self.partition();
         self.add_time(&mut parameters);
         let prune = statements.prune(Source::Staging);
         let pruned = client.query_one(&prune, &parameters).await;
-        let removed = count(&pruned.map_err(self.stage("postgres delete stale"))?, 0);
+        let removed = self.count("postgres delete stale", pruned)?;
         let incarnation = client.query_one(&statements.read_incarnation(), &[]).await;
-        let incarnation = incarnation.map_err(self.stage(CHECK))?.get(0);
+        let incarnation = self.first(CHECK, incarnation)?;
         client
             .batch_execute("COMMIT")
             .await
@@ -241,9 +245,9 @@ impl Writer<'_> {
         )
         .await;
         begun?;
-        let applied = applied.map_err(self.stage("postgres upsert"))?;
+        let applied = self.verdict("postgres upsert", applied, arrays.bytes)?;
         committed.map_err(self.stage(COMMIT))?;
-        Ok(verdict(&applied, arrays.bytes))
+        Ok(applied)
     }
 
     async fn changes_by_copy(
@@ -260,12 +264,12 @@ impl Writer<'_> {
         values.extend(parameters(&[&self.at, &incarnation]));
         let apply = self.statements().apply(Source::Staging);
         let applied = client.query_one(&apply, &values).await;
-        let applied = applied.map_err(self.stage("postgres bulk upsert: merge"))?;
+        let applied = self.verdict("postgres bulk upsert: merge", applied, bytes)?;
         client
             .batch_execute("COMMIT")
             .await
             .map_err(self.stage(COMMIT))?;
-        Ok(verdict(&applied, bytes))
+        Ok(applied)
     }
 
     /// Removes the partition; a table that is not there holds nothing.
@@ -376,6 +380,38 @@ impl Writer<'_> {
     fn stage(&self, stage: &'static str) -> impl Fn(tokio_postgres::Error) -> Fault {
         move |error| self.plan.fault(stage, &error)
     }
+
+    /// The first column of an answer. Servers answer with anything, so nothing is taken for granted.
+    fn first<T>(&self, stage: &'static str, answer: Answered) -> Result<T, Fault>
+    where
+        T: for<'a> FromSql<'a>,
+    {
+        let value = answer.and_then(|row| row.try_get(0));
+        value.map_err(self.stage(stage))
+    }
+
+    /// A number of rows.
+    fn count(&self, stage: &'static str, answer: Answered) -> Result<u64, Fault> {
+        Ok(plausible(self.first(stage, answer)?))
+    }
+
+    fn verdict(&self, stage: &'static str, answer: Answered, bytes: u64) -> Result<Applied, Fault> {
+        let read = |row: Answer| {
+            Ok(if !row.try_get::<_, bool>(0)? {
+                Applied::OtherTable
+            } else if !row.try_get::<_, bool>(1)? {
+                Applied::Disputed
+            } else {
+                Applied::Done(Receipt {
+                    written: plausible(row.try_get(2)?),
+                    removed: plausible(row.try_get(3)?),
+                    bytes,
+                    ..Receipt::default()
+                })
+            })
+        };
+        answer.and_then(read).map_err(self.stage(stage))
+    }
 }
 
 const CHECK: &str = "postgres check table";
@@ -388,22 +424,28 @@ fn parameters<'p, const N: usize>(
     values.iter().copied()
 }
 
-/// A number of rows, as a statement counts them.
-fn count(answer: &Answer, column: usize) -> u64 {
-    u64::try_from(answer.get::<_, i64>(column)).unwrap_or_default()
+/// More rows than this are in no table; sums of such numbers stay far from overflowing.
+const MOST_ROWS: i64 = 1 << 40;
+
+/// A number of rows as the server counts them, or says so.
+fn plausible(count: i64) -> u64 {
+    count.clamp(0, MOST_ROWS).unsigned_abs()
 }
 
-fn verdict(answer: &Answer, bytes: u64) -> Applied {
-    if !answer.get::<_, bool>(0) {
-        Applied::OtherTable
-    } else if !answer.get::<_, bool>(1) {
-        Applied::Disputed
-    } else {
-        Applied::Done(Receipt {
-            written: count(answer, 2),
-            removed: count(answer, 3),
-            bytes,
-            ..Receipt::default()
-        })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_not_believed_blindly() {
+        for (said, taken) in [
+            (0, 0),
+            (7, 7),
+            (-1, 0),
+            (i64::MIN, 0),
+            (i64::MAX, MOST_ROWS.unsigned_abs()),
+        ] {
+            assert_eq!(plausible(said), taken);
+        }
     }
 }

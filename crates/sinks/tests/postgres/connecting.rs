@@ -212,11 +212,24 @@ async fn modes_of_encryption() {
             json!({"caBundle": own}),
             encrypted,
         ),
+        // A10: the password goes to nobody else, and not in clear text.
         (
             "127.0.0.1",
             "sslmode=prefer".into(),
             json!({"caBundle": other}),
-            plain,
+            untrusted,
+        ),
+        (
+            "127.0.0.1",
+            "sslmode=allow".into(),
+            json!({"caBundle": other}),
+            untrusted,
+        ),
+        (
+            "127.0.0.1",
+            "sslmode=prefer".into(),
+            json!({"caBundle": own}),
+            encrypted,
         ),
         (
             "127.0.0.1",
@@ -243,31 +256,24 @@ async fn modes_of_encryption() {
             json!({"caBundle": other}),
             untrusted,
         ),
-        // Files in the operator's pod.
-        ("127.0.0.1", with_file("verify-full"), json!({}), encrypted),
+        // A1: files in the operator's pod.
+        (
+            "127.0.0.1",
+            with_file("verify-full"),
+            json!({}),
+            Err("the operator reads no files"),
+        ),
         (
             "127.0.0.1",
             with_file("require"),
-            json!({"caBundle": other}),
-            untrusted,
-        ),
-        (
-            "127.0.0.1",
-            "sslmode=verify-full&sslrootcert=/nowhere/ca.crt".into(),
-            json!({}),
-            Err("sslrootcert"),
-        ),
-        (
-            "127.0.0.1",
-            "sslmode=verify-full&sslrootcert=/etc/passwd".into(),
-            json!({}),
-            Err("sslrootcert"),
+            json!({"caBundle": own}),
+            Err("the operator reads no files"),
         ),
         (
             "127.0.0.1",
             "sslmode=require&sslcert=/nowhere/tls.crt".into(),
             json!({}),
-            Err("sslcert and sslkey"),
+            Err("the operator reads no files"),
         ),
     ];
     for (name, query, tls, expected) in cases {
@@ -308,6 +314,26 @@ async fn modes_of_encryption() {
         drop(built);
         gone(&database).await;
     }
+}
+
+/// A1: on a person's own machine, files are read.
+#[tokio::test]
+async fn a1_the_command_line_reads_files() {
+    let database = database("files");
+    let server = Postgres::shared().expect("a server");
+    let files = tempfile::tempdir().expect("a directory");
+    let ca_file = files.path().join("ca.crt");
+    std::fs::write(&ca_file, server.ca_pem()).expect("written");
+    let rest = format!("sslmode=verify-full&sslrootcert={}", ca_file.display());
+    let url = url(&database.name, "127.0.0.1", &rest);
+    let spec = spec(json!({}));
+    let materials = secret(&spec, &[("dsn", &url)]).expect("materials");
+    let environment = Environment {
+        local_files: true,
+        ..environment()
+    };
+    let sink = PostgresSink::new(&spec, materials, &environment).expect("a sink");
+    sink.probe().await.expect("a probe");
 }
 
 /// Waits until the server has noticed that the sink's connections are closed.

@@ -130,6 +130,11 @@ fn what_a_sink_cannot_do_is_named() {
         ("host=h user=u service=x", "service files"),
         ("host=h user=u passfile=x", "password files"),
         ("host=h user=u sslpassword=x", "encrypted client keys"),
+        ("host=h user=u sslcrl=/etc/passwd", "remove the key sslcrl"),
+        ("host=h user=u sslcrldir=/etc", "remove the key sslcrldir"),
+        ("host=h user=u sslkeylogfile=/x", "not written to files"),
+        ("host=h user=u require_auth=scram-sha-256", "require_auth"),
+        ("user=u host=@abstract", "Unix sockets"),
         (
             "host=h user=u target_session_attrs=standby",
             "takes no writes",
@@ -140,6 +145,19 @@ fn what_a_sink_cannot_do_is_named() {
             .unwrap_or_else(|| panic!("{text} is accepted"));
         assert!(error.to_string().contains(says), "{text}: {error}");
     }
+}
+
+#[test]
+fn strings_have_a_size() {
+    for (text, says) in [
+        (format!("user=u host={}", "h,".repeat(40)), "32 hosts"),
+        (format!("user=u host=h x={}", "y".repeat(70_000)), "64 KiB"),
+    ] {
+        let error = Dsn::parse(&text).err().unwrap();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    let patient = Dsn::parse("user=u host=h connect_timeout=9223372036854775807").unwrap();
+    assert_eq!(patient.connect_timeout, LONGEST_CONNECT);
 }
 
 #[test]
