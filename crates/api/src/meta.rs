@@ -15,6 +15,9 @@ pub const WATCH_LABEL: &str = "kollect.dev/watch";
 pub const NAMESPACE_WATCH_ANNOTATION: &str = "kollect.dev/namespace-watch";
 /// Annotation on a sink: probe it even though `connectionTest` is false.
 pub const TEST_CONNECTION_ANNOTATION: &str = "kollect.dev/test-connection";
+/// Annotation on an inventory, a sink or a target: a new value asks for the work to be done again at
+/// once (a full export; a probe and full exports; a new listing).
+pub const REQUESTED_AT_ANNOTATION: &str = "kollect.dev/requestedAt";
 /// Annotation on a sink: render `status.preview`.
 pub const PREVIEW_ANNOTATION: &str = "kollect.dev/preview";
 /// Annotation on a profile: attribute paths may read Secret data. Only the exact value `true` counts.

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    table::{NamespacedName, Shared, Table, TypedDecoder},
+    table::{Compare, NamespacedName, Shared, Table, TypedDecoder, relevance},
     wakeups::Wakeups,
 };
 
@@ -44,6 +44,20 @@ where
     }
 
     fn watch(context: &Context<'_>, scopes: &[WatchScope]) -> Self {
+        Self::watch_into(context, scopes, || Shared::new(Arc::clone(&context.changed)))
+    }
+
+    /// Watches a kind whose statuses we write: not every new version concerns everybody.
+    fn watch_relevant(context: &Context<'_>, scopes: &[WatchScope], compare: Compare<K>) -> Self {
+        let table = || Shared::comparing(Arc::clone(&context.changed), compare);
+        Self::watch_into(context, scopes, table)
+    }
+
+    fn watch_into(
+        context: &Context<'_>,
+        scopes: &[WatchScope],
+        table: impl Fn() -> Shared<K>,
+    ) -> Self {
         let resource = Arc::new(Served {
             group: K::group(&()).into_owned(),
             version: K::version(&()).into_owned(),
@@ -52,7 +66,7 @@ where
         });
         let mut kind = Self::nobody();
         for scope in scopes {
-            let shared = Shared::new(Arc::clone(&context.changed));
+            let shared = table();
             let subject = WatchSubject::new(Arc::clone(&resource), scope.clone());
             let view = View::full(TypedDecoder::default());
             let source = WatchSource::new(Arc::clone(context.server), subject, view);
@@ -173,16 +187,16 @@ impl Configuration {
         let cluster: &[WatchScope] = if tenant_mode { &[] } else { &[WatchScope::All] };
         Self {
             profiles: Kind::watch(&context, &scopes),
-            targets: Kind::watch(&context, &scopes),
-            cluster_targets: Kind::watch(&context, cluster),
+            targets: Kind::watch_relevant(&context, &scopes, relevance::target),
+            cluster_targets: Kind::watch_relevant(&context, cluster, relevance::cluster_target),
             scopes: Kind::watch(&context, &scopes),
             cluster_scopes: Kind::watch(&context, cluster),
-            inventories: Kind::watch(&context, &scopes),
-            cluster_inventories: Kind::watch(&context, cluster),
+            inventories: Kind::watch_relevant(&context, &scopes, relevance::inventory),
+            cluster_inventories: Kind::watch_relevant(&context, cluster, relevance::cluster_inventory),
             connection_tests: Kind::watch(&context, &scopes),
-            snapshot_sinks: Kind::watch(&context, &scopes),
-            database_sinks: Kind::watch(&context, &scopes),
-            event_sinks: Kind::watch(&context, &scopes),
+            snapshot_sinks: Kind::watch_relevant(&context, &scopes, relevance::snapshot_sink),
+            database_sinks: Kind::watch_relevant(&context, &scopes, relevance::database_sink),
+            event_sinks: Kind::watch_relevant(&context, &scopes, relevance::event_sink),
             namespaces: Kind::watch(&context, cluster),
             definitions: Kind::watch(&context, cluster),
             changed,

@@ -56,6 +56,8 @@ use crate::{
 
 /// How often plans are made anew although nothing changed: some depend on the time.
 const REPLAN: Duration = Duration::from_secs(30);
+/// For how long statuses of targets are gathered before a plan takes them into account.
+const TOLD_GATHER: Duration = Duration::from_millis(200);
 
 /// Settings of exports.
 #[derive(Debug, Clone)]
@@ -101,6 +103,8 @@ pub struct Inventories {
     /// Why finalizers could not be written last time.
     unfinalized: BTreeMap<InventoryId, String>,
     events: Events,
+    /// Hears of targets that say something else about themselves.
+    told: Arc<Notify>,
 }
 
 /// The inventory that is written.
@@ -129,6 +133,8 @@ enum WrittenContent {
 pub enum Ended {
     /// An exporter has something to report.
     Report,
+    /// A target says something else about itself.
+    Told,
     /// A write.
     Write(EndedWrite<WriteKey, Written>),
 }
@@ -179,6 +185,7 @@ impl Inventories {
     ) -> Self {
         Self {
             client,
+            told: configuration.changed.subscribe_told(),
             configuration,
             sinks,
             store,
@@ -229,13 +236,20 @@ impl ControlLoop for Inventories {
     async fn next(&mut self) -> Ended {
         tokio::select! {
             () = self.news.notified() => Ended::Report,
+            () = self.told.notified() => Ended::Told,
             write = self.writes.next() => Ended::Write(write),
         }
     }
 
     fn ended(&mut self, ended: Ended) {
-        let Ended::Write(write) = ended else {
-            return;
+        let write = match ended {
+            Ended::Write(write) => write,
+            Ended::Told => {
+                // Many targets may have something to say: one plan is enough for all of them.
+                self.replan_at = self.replan_at.min(Instant::now() + TOLD_GATHER);
+                return;
+            }
+            Ended::Report => return,
         };
         let WriteKey(id) = write.key;
         // Whatever came of it: there may be more to write now.
@@ -481,7 +495,8 @@ impl Inventories {
             return;
         };
         let report = running.reports.borrow_and_update().clone();
-        running.observe(&report, planned.plan.gate.is_some());
+        let doubtful = running.observe(&report, planned.plan.gate.is_some());
+        self.sinks.doubt(doubtful);
         let wake = match planned.subject.deleted_at {
             Some(at) => self.finalize(planned, at, &report),
             None => self.write_status(planned, &report),

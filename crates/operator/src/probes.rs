@@ -94,6 +94,10 @@ struct KnownSink {
     next: Instant,
     written: Option<Written>,
     pace: StatusPace,
+    /// What somebody asks for with annotations.
+    request: Option<String>,
+    /// What the last probe was an answer to.
+    answered: Option<String>,
 }
 
 /// What was written last.
@@ -124,6 +128,7 @@ pub struct Probes {
 pub struct EndedProbe {
     key: SinkKey,
     about: (Option<i64>, u128),
+    request: Option<String>,
     result: Result<String, SinkError>,
 }
 
@@ -133,6 +138,8 @@ pub enum Ended {
     Probe(Option<EndedProbe>),
     /// A write.
     Write(EndedWrite<SinkKey, Written>),
+    /// An export failed in a way that casts doubt on the last probe.
+    Doubt,
 }
 
 impl Probes {
@@ -201,11 +208,19 @@ impl ControlLoop for Probes {
         tokio::select! {
             Some(probe) = self.probing.join_next() => Ended::Probe(probe.ok()),
             write = self.writes.next() => Ended::Write(write),
+            () = self.sinks.doubted() => Ended::Doubt,
         }
     }
 
     fn ended(&mut self, ended: Ended) {
         match ended {
+            Ended::Doubt => {
+                for key in self.sinks.take_doubts() {
+                    if let Some(known) = self.known.get_mut(&key) {
+                        known.next = Instant::now();
+                    }
+                }
+            }
             Ended::Probe(Some(probe)) => self.probed(probe),
             Ended::Probe(None) => {}
             Ended::Write(write) => {
@@ -261,8 +276,17 @@ impl Probes {
                 next: now,
                 written: None,
                 pace: StatusPace::default(),
+                request: None,
+                answered: None,
             });
         let wanted = effective::connection_test(sink.spec.common()) || is_asked_for(sink);
+        let request = is_asked_for(sink).then(|| meta::TEST_CONNECTION_ANNOTATION.to_owned());
+        if known.request != request {
+            if request.is_some() {
+                known.next = now;
+            }
+            known.request.clone_from(&request);
+        }
         let mut wake = None;
         if wanted {
             match self.sinks.access(sink) {
@@ -280,7 +304,12 @@ impl Probes {
                         let runtime = prober.runtime().clone();
                         let probe = async move {
                             let result = prober.probe(&source).await;
-                            EndedProbe { key, about, result }
+                            EndedProbe {
+                                key,
+                                about,
+                                request,
+                                result,
+                            }
                         };
                         self.probing.spawn_on(probe, &runtime);
                     } else if !due {
@@ -326,9 +355,9 @@ impl Probes {
             probed,
             &Time(Timestamp::now()),
         );
-        // The annotation was the only reason to probe: it has had its answer.
+        // Somebody asked, and was answered by a probe that began afterwards.
         let answered = is_asked_for(sink)
-            && !effective::connection_test(sink.spec.common())
+            && known.answered == known.request
             && matches!(known.verdict, Some(ProbeVerdict::Reached(_)))
             && !written.is_some_and(|written| written.answered);
         if after == before && !answered {
@@ -359,7 +388,12 @@ impl Probes {
     }
 
     fn probed(&mut self, probe: EndedProbe) {
-        let EndedProbe { key, about, result } = probe;
+        let EndedProbe {
+            key,
+            about,
+            request,
+            result,
+        } = probe;
         let Some(known) = self.known.get_mut(&key) else {
             return;
         };
@@ -378,9 +412,16 @@ impl Probes {
             }
         };
         known.next = Instant::now() + wait;
+        if known.request.is_some() && known.request != request {
+            // Somebody asked while it was under way already.
+            known.next = Instant::now();
+        }
+        known.answered = request;
+        let next = Timestamp::now() + wait;
+        let next = Timestamp::from_second(next.as_second()).unwrap_or(next);
         known.verdict = Some(match result {
             Ok(text) => ProbeVerdict::Reached(text),
-            Err(error) => ProbeVerdict::Failed(error.message().to_owned()),
+            Err(error) => ProbeVerdict::Failed(error.message().to_owned(), next),
         });
     }
 }

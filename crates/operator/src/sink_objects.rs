@@ -3,9 +3,14 @@
 //! Everybody who uses a sink (inventories, probes, connection tests) asks here, so there is one
 //! answer to what a sink is. Whether it can be used, [`sink_usability`](crate::sink_usability) says.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use kollect_api::{SinkKey, reference::SinkFamily, rules, sink::SinkSpec};
+use kollect_api::{
+    SinkKey, meta::REQUESTED_AT_ANNOTATION, reference::SinkFamily, rules, sink::SinkSpec,
+};
 use kollect_export::SinkSource;
 use kollect_sinks::{
     SinkError, backend,
@@ -14,6 +19,7 @@ use kollect_sinks::{
 use kollect_watch::InterruptionClass;
 use kube::core::ObjectMeta;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 
 use crate::{
     configuration::Configuration,
@@ -65,6 +71,15 @@ pub struct SinkObjects {
     configuration: Arc<Configuration>,
     secrets: Secrets,
     rules: rules::Settings,
+    doubts: Doubts,
+}
+
+/// Sinks that an export failed at in a way that a probe should have foreseen: what their last probe
+/// said is not to be believed any longer.
+#[derive(Debug, Default)]
+struct Doubts {
+    sinks: Mutex<BTreeSet<SinkKey>>,
+    raised: Notify,
 }
 
 impl SinkObjects {
@@ -78,7 +93,28 @@ impl SinkObjects {
             configuration,
             secrets,
             rules,
+            doubts: Doubts::default(),
         }
+    }
+
+    /// Doubts that these sinks can be used: they are probed soon.
+    pub fn doubt(&self, sinks: impl IntoIterator<Item = SinkKey>) {
+        let mut doubts = lock(&self.doubts.sinks);
+        let before = doubts.len();
+        doubts.extend(sinks);
+        if doubts.len() > before {
+            self.doubts.raised.notify_one();
+        }
+    }
+
+    /// Waits until somebody doubts a sink. May be given up at any time.
+    pub async fn doubted(&self) {
+        self.doubts.raised.notified().await;
+    }
+
+    /// The sinks that were doubted since this was last asked.
+    pub fn take_doubts(&self) -> BTreeSet<SinkKey> {
+        std::mem::take(&mut lock(&self.doubts.sinks))
     }
 
     /// All sinks.
@@ -145,6 +181,10 @@ impl SinkObjects {
     pub fn access(&self, sink: &SinkObject) -> Access {
         let mut version = Sha256::new();
         version.update(serde_json::to_vec(&*sink.spec).unwrap_or_default());
+        // Whoever asks for it gets a new connection, a probe and full exports.
+        if let Some(requested_at) = requested_at(sink) {
+            version.update(format!("\0{requested_at}"));
+        }
         let mut read = Vec::new();
         for wanted in self.wanted(sink) {
             let wanted = match wanted {
@@ -189,6 +229,12 @@ impl SinkObjects {
     }
 }
 
+/// The value of the annotation that asks for a probe and for full exports.
+fn requested_at(sink: &SinkObject) -> Option<&String> {
+    let annotations = sink.meta.annotations.as_ref()?;
+    annotations.get(REQUESTED_AT_ANNOTATION)
+}
+
 /// Looks for a sink in the configuration.
 pub fn find(configuration: &Configuration, key: &SinkKey) -> Lookup {
     let SinkKey {
@@ -225,6 +271,10 @@ pub fn find(configuration: &Configuration, key: &SinkKey) -> Lookup {
         },
         _ => Lookup::Missing,
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The first half of a digest: enough to tell versions apart.

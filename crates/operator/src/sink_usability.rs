@@ -10,6 +10,7 @@ use kollect_api::{
 };
 
 use crate::{
+    probes::status::NEXT_ATTEMPT,
     sink_objects::{Lookup, SinkObject},
     target_status::{Sinks, Trouble},
 };
@@ -38,7 +39,7 @@ pub fn objection(key: &SinkKey, found: &Lookup) -> Option<Trouble> {
         }),
         Lookup::Found(sink) => failed_probe(sink).map(|probe| Trouble {
             reason: Reason::SinkUnreachable,
-            message: match probe.message.trim() {
+            message: match cause(probe) {
                 "" => format!("{kind} {name:?}: sink connection not verified"),
                 message => format!("{kind} {name:?}: {message}"),
             },
@@ -57,6 +58,13 @@ fn failed_probe(sink: &SinkObject) -> Option<&Condition> {
         || verified.observed_generation == sink.meta.generation;
     let is_probed = effective::connection_test(sink.spec.common());
     (is_current && is_probed && verified.status == ConditionStatus::False).then_some(verified)
+}
+
+/// What a failed probe said, without what changes with every attempt.
+pub fn cause(probe: &Condition) -> &str {
+    let message = &probe.message;
+    let end = message.find(NEXT_ATTEMPT).unwrap_or(message.len());
+    message[..end].trim()
 }
 
 /// Whether the rows of each namespace have somewhere to go: the sinks of all its inventories

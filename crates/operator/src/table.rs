@@ -18,6 +18,8 @@ use serde::de::DeserializeOwned;
 
 use crate::wakeups::Wakeups;
 
+pub mod relevance;
+
 /// Namespace and name; the namespace is empty for cluster kinds.
 pub type NamespacedName = (String, String);
 
@@ -81,23 +83,18 @@ impl<K> Table<K> {
         self.unreadable.iter()
     }
 
-    fn put(&mut self, key: NamespacedName, object: K) -> bool
-    where
-        K: PartialEq,
-    {
-        self.unreadable.remove(&key);
+    fn put(&mut self, key: NamespacedName, object: K, compare: Compare<K>) -> Change {
+        let was_unreadable = self.unreadable.remove(&key).is_some();
         if let Some(seen) = &mut self.listing {
             seen.insert(key.clone());
         }
-        if self
-            .objects
-            .get(&key)
-            .is_some_and(|known| **known == object)
-        {
-            return false;
-        }
+        let change = match self.objects.get(&key) {
+            Some(known) if !was_unreadable => compare(known, &object),
+            _ => Change::Configured,
+        };
+        // Also if nobody has to hear of it: the next write is based on the newest version.
         self.objects.insert(key, Arc::new(object));
-        true
+        change
     }
 
     fn spoil(&mut self, key: NamespacedName, why: String) -> bool {
@@ -127,11 +124,36 @@ impl<K> Table<K> {
     }
 }
 
+/// What a new version of an object means to those who read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nobody has to hear of it.
+    Nothing,
+    /// It says something else about itself.
+    Told,
+    /// Something else is asked for.
+    Configured,
+}
+
+impl From<bool> for Change {
+    fn from(changed: bool) -> Self {
+        if changed {
+            Self::Configured
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
+/// Finds what a new version means.
+pub type Compare<K> = fn(&K, &K) -> Change;
+
 /// A table that a watch fills and others read.
 #[derive(Debug)]
 pub struct Shared<K> {
     table: Arc<Mutex<Table<K>>>,
     changed: Arc<Wakeups>,
+    compare: Compare<K>,
 }
 
 impl<K> Clone for Shared<K> {
@@ -139,16 +161,32 @@ impl<K> Clone for Shared<K> {
         Self {
             table: Arc::clone(&self.table),
             changed: Arc::clone(&self.changed),
+            compare: self.compare,
         }
     }
 }
 
 impl<K> Shared<K> {
     /// An empty table that notifies `changed` of every real change.
-    pub fn new(changed: Arc<Wakeups>) -> Self {
+    pub fn new(changed: Arc<Wakeups>) -> Self
+    where
+        K: PartialEq,
+    {
+        Self::comparing(changed, |before, after| {
+            if before == after {
+                Change::Nothing
+            } else {
+                Change::Configured
+            }
+        })
+    }
+
+    /// An empty table that notifies `changed` of what this finds.
+    pub fn comparing(changed: Arc<Wakeups>, compare: Compare<K>) -> Self {
         Self {
             table: Arc::default(),
             changed,
+            compare,
         }
     }
 
@@ -157,22 +195,27 @@ impl<K> Shared<K> {
         look(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn write(&self, change: impl FnOnce(&mut Table<K>) -> bool) {
-        if change(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner)) {
-            self.changed.notify();
+    fn write(&self, change: impl FnOnce(&mut Table<K>) -> Change) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = change(&mut table);
+        drop(table);
+        match change {
+            Change::Nothing => {}
+            Change::Told => self.changed.notify_told(),
+            Change::Configured => self.changed.notify(),
         }
     }
 }
 
 impl<K> Consumer<K> for Shared<K>
 where
-    K: Resource + PartialEq + Send + Sync + 'static,
+    K: Resource + Send + Sync + 'static,
 {
     async fn take(&mut self, delivery: WatchDelivery<K>) {
         self.write(|table| match delivery {
             WatchDelivery::ListingStarted => {
                 table.listing = Some(BTreeSet::new());
-                false
+                Change::Nothing
             }
             WatchDelivery::Object(object) => {
                 let meta = object.meta();
@@ -180,22 +223,24 @@ where
                     meta.namespace.clone().unwrap_or_default(),
                     meta.name.clone().unwrap_or_default(),
                 );
-                table.put(key, object)
+                table.put(key, object, self.compare)
             }
             WatchDelivery::Gone {
                 identity: ObjectIdentity {
                     namespace, name, ..
                 },
                 ..
-            } => table.remove(&(namespace, name)),
+            } => table.remove(&(namespace, name)).into(),
             WatchDelivery::Unreadable(unreadable) => match unreadable.identity {
                 Some(ObjectIdentity {
                     namespace, name, ..
-                }) => table.spoil((namespace, name), unreadable.error.to_string()),
-                None => false,
+                }) => table
+                    .spoil((namespace, name), unreadable.error.to_string())
+                    .into(),
+                None => Change::Nothing,
             },
-            WatchDelivery::ListingFinished { .. } => table.sweep(),
-            WatchDelivery::Progress { .. } => false,
+            WatchDelivery::ListingFinished { .. } => table.sweep().into(),
+            WatchDelivery::Progress { .. } => Change::Nothing,
             WatchDelivery::Interrupted(interruption) => {
                 let trouble = Trouble {
                     class: interruption.class,
@@ -203,9 +248,9 @@ where
                 };
                 let new = table.trouble.as_ref() != Some(&trouble);
                 table.trouble = Some(trouble);
-                new
+                new.into()
             }
-            WatchDelivery::Resumed => table.trouble.take().is_some(),
+            WatchDelivery::Resumed => table.trouble.take().is_some().into(),
         });
     }
 }

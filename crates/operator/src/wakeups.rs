@@ -9,30 +9,43 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct Wakeups {
     subscribers: Mutex<Vec<Arc<Notify>>>,
+    /// Those who want to know what objects say about themselves.
+    told: Mutex<Vec<Arc<Notify>>>,
 }
 
 impl Wakeups {
     /// A new subscription. It is woken at once, because something may have changed before.
     pub fn subscribe(&self) -> Arc<Notify> {
-        let subscriber = Arc::new(Notify::new());
-        subscriber.notify_one();
-        let mut all = self.lock();
-        // Whoever dropped a subscription waits no more.
-        all.retain(|known| Arc::strong_count(known) > 1);
-        all.push(Arc::clone(&subscriber));
-        subscriber
+        subscribe(&self.subscribers)
     }
 
-    /// Wakes all subscribers.
+    /// A subscription to what objects say about themselves. It is woken at once, too.
+    pub fn subscribe_told(&self) -> Arc<Notify> {
+        subscribe(&self.told)
+    }
+
+    /// Wakes all subscribers: something that users configured has changed.
     pub fn notify(&self) {
-        self.lock()
-            .iter()
-            .for_each(|subscriber| subscriber.notify_one());
+        wake(&self.subscribers);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Notify>>> {
-        self.subscribers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Wakes those who want to know: what an object says about itself has changed.
+    pub fn notify_told(&self) {
+        wake(&self.told);
     }
+}
+
+fn subscribe(all: &Mutex<Vec<Arc<Notify>>>) -> Arc<Notify> {
+    let subscriber = Arc::new(Notify::new());
+    subscriber.notify_one();
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    // Whoever dropped a subscription waits no more.
+    all.retain(|known| Arc::strong_count(known) > 1);
+    all.push(Arc::clone(&subscriber));
+    subscriber
+}
+
+fn wake(all: &Mutex<Vec<Arc<Notify>>>) {
+    let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().for_each(|subscriber| subscriber.notify_one());
 }

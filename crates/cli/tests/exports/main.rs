@@ -5,5 +5,6 @@ mod agreement;
 mod churn;
 mod faults;
 mod restart;
+mod rights;
 mod scenarios;
 mod stage;

@@ -1,7 +1,9 @@
 //! Both kinds of target, seen alike.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kollect_api::{
-    KollectClusterTarget, KollectTarget, selector::LabelSelector, target::ResourceRule,
+    KollectClusterTarget, KollectTarget, meta::REQUESTED_AT_ANNOTATION, selector::LabelSelector,
+    target::ResourceRule,
 };
 use kollect_inventory::TargetKind;
 
@@ -23,6 +25,16 @@ pub(super) struct Ask<'t> {
     pub(super) exclude: Option<&'t LabelSelector>,
     pub(super) rules: &'t [ResourceRule],
     pub(super) selection: SelectionSpec,
+    /// The value of the annotation that asks for another look at everything.
+    pub(super) requested_at: Option<&'t str>,
+}
+
+/// The value of the annotation that asks for another look at everything.
+pub(super) fn requested_at(metadata: &ObjectMeta) -> Option<&str> {
+    let annotations = metadata.annotations.as_ref()?;
+    annotations
+        .get(REQUESTED_AT_ANNOTATION)
+        .map(String::as_str)
 }
 
 impl<'t> Ask<'t> {
@@ -48,6 +60,7 @@ impl<'t> Ask<'t> {
                 names: spec.names.clone(),
                 watch_mode: spec.watch_mode,
             },
+            requested_at: requested_at(metadata),
         }
     }
 
@@ -70,6 +83,7 @@ impl<'t> Ask<'t> {
                 rules: spec.resource_rules.clone(),
                 ..SelectionSpec::default()
             },
+            requested_at: requested_at(metadata),
         }
     }
 

@@ -10,7 +10,7 @@ use kollect_api::{
     KollectClusterScope, KollectClusterTarget, KollectProfile, KollectScope, KollectTarget,
 };
 
-use super::ask::Ask;
+use super::ask::{Ask, requested_at};
 use super::discovery::KindFact;
 use super::key::TargetKey;
 use super::namespaces::{NamespaceListing, Universe};
@@ -105,9 +105,13 @@ impl Source {
     /// Whether the owner wants the same; what else an object carries does not matter.
     fn wants_the_same(&self, other: &Source) -> bool {
         match (self, other) {
-            (Source::Target(a), Source::Target(b)) => Arc::ptr_eq(a, b) || a.spec == b.spec,
+            (Source::Target(a), Source::Target(b)) => {
+                Arc::ptr_eq(a, b)
+                    || (a.spec == b.spec && requested_at(&a.metadata) == requested_at(&b.metadata))
+            }
             (Source::ClusterTarget(a), Source::ClusterTarget(b)) => {
-                Arc::ptr_eq(a, b) || a.spec == b.spec
+                Arc::ptr_eq(a, b)
+                    || (a.spec == b.spec && requested_at(&a.metadata) == requested_at(&b.metadata))
             }
             _ => false,
         }

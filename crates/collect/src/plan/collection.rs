@@ -69,6 +69,8 @@ pub struct Collection {
     pub selection: Arc<Selection>,
     /// From where. Targets that mean the same namespaces share it.
     pub reach: Arc<Reach>,
+    /// The value of the annotation that asks for another look at everything.
+    pub requested_at: Option<Arc<str>>,
 }
 
 impl Collection {

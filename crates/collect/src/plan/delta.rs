@@ -158,7 +158,8 @@ fn revision(old: &Collection, new: &Collection, moves: &mut Moves) -> Revision {
     let moved = moves.between(&old.reach, &new.reach);
     let other_selection =
         !Arc::ptr_eq(&old.selection, &new.selection) && old.selection != new.selection;
-    let again = if old.extraction != new.extraction || other_selection {
+    let asked_for = old.requested_at != new.requested_at && new.requested_at.is_some();
+    let again = if old.extraction != new.extraction || other_selection || asked_for {
         Again::Everything
     } else if moved.changed.is_empty() {
         Again::Nothing

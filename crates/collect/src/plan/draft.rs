@@ -258,6 +258,7 @@ impl<'w> Drafting<'w> {
             resource,
             selection,
             reach,
+            requested_at: ask.requested_at.map(Into::into),
         };
         Ok((collection, mismatch))
     }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use kollect_api::SinkKey;
 use kollect_collect::{gates::Version, store::Store};
 use kollect_export::{Calls, Exporter, Order, Report, report::LaneState};
+use kollect_sinks::SinkError;
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -143,9 +145,11 @@ impl Running {
         }
     }
 
-    /// Takes note of what is seen, and since when.
-    pub(super) fn observe(&mut self, report: &Report, gated: bool) {
+    /// Takes note of what is seen, and since when. Returns the sinks whose probes have to be doubted
+    /// now.
+    pub(super) fn observe(&mut self, report: &Report, gated: bool) -> Vec<SinkKey> {
         let seen = self.seen.as_ref();
+        let doubtful = doubtful(seen.map(|(known, _)| known), report);
         let same = seen.is_some_and(|(known, gate)| {
             let states = |report: &Report| {
                 let lanes = report.lanes.iter();
@@ -159,5 +163,65 @@ impl Running {
             self.since = Instant::now();
         }
         self.seen = Some((report.clone(), gated));
+        doubtful
+    }
+}
+
+/// The sinks whose last export failed for good, unless that was seen before: the credentials may be
+/// wrong although a probe was fine with them.
+fn doubtful(before: Option<&Report>, now: &Report) -> Vec<SinkKey> {
+    let failed = |report: &Report, key: &SinkKey| {
+        let mut lanes = report.lanes.iter().filter(|lane| lane.key == *key);
+        lanes.find_map(|lane| match &lane.state {
+            LaneState::Failed {
+                error: error @ (SinkError::Terminal(_) | SinkError::Forbidden(_)),
+                in_a_row,
+            } => Some((error.clone(), *in_a_row)),
+            _ => None,
+        })
+    };
+    let keys = now.lanes.iter().map(|lane| &lane.key);
+    keys.filter(|key| {
+        let failure = failed(now, key);
+        failure.is_some() && before.and_then(|before| failed(before, key)) != failure
+    })
+    .cloned()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kollect_api::reference::SinkFamily;
+    use kollect_export::report::LaneReport;
+
+    use super::*;
+
+    fn report(state: LaneState) -> Report {
+        let lane = LaneReport {
+            key: SinkKey::new(SinkFamily::Database, "team-a", "pg"),
+            state,
+            last_export: None,
+            confirmed_at: None,
+        };
+        Report {
+            lanes: vec![lane],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn c17_a_terminal_failure_casts_doubt_on_the_last_probe_once() {
+        let failed = |error, in_a_row| report(LaneState::Failed { error, in_a_row });
+        let denied = || SinkError::terminal("authentication failed");
+        for (case, before, now, doubted) in [
+            ("fine", None, report(LaneState::InStep), 0),
+            ("denied", Some(report(LaneState::InStep)), failed(denied(), 1), 1),
+            ("at the start", None, failed(denied(), 1), 1),
+            ("still", Some(failed(denied(), 1)), failed(denied(), 1), 0),
+            ("again", Some(failed(denied(), 1)), failed(denied(), 2), 1),
+            ("away", None, failed(SinkError::transient("refused"), 1), 0),
+        ] {
+            assert_eq!(doubtful(before.as_ref(), &now).len(), doubted, "{case}");
+        }
     }
 }

@@ -12,9 +12,6 @@ use kollect_api::{
 
 use super::status::InventoryStatus;
 
-/// Annotation whose change asks for one export to all sinks, whatever they hold.
-pub const REQUESTED_AT: &str = "kollect.dev/requestedAt";
-
 /// One sink that an inventory refers to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
@@ -131,7 +128,7 @@ impl Subject {
             generation: meta.generation.unwrap_or_default(),
             deleted_at: meta.deletion_timestamp.as_ref().map(|time| time.0),
             created_at: meta.creation_timestamp.as_ref().map(|time| time.0),
-            requested_at: annotations.and_then(|all| all.get(REQUESTED_AT)).cloned(),
+            requested_at: annotations.and_then(|all| all.get(meta::REQUESTED_AT_ANNOTATION)).cloned(),
             suspend: false,
             interval: None,
             max_export_bytes: None,

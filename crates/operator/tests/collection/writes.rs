@@ -7,10 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use kollect_api::{KollectTarget, target::TargetStatus};
 use kollect_inventory::TargetKind;
-use kollect_operator::{metrics::passes::Outcome, writer::DEADLINE};
+use kollect_operator::{
+    metrics::passes::Outcome,
+    writer::{self, DEADLINE},
+};
 use kollect_testkit::{Cluster, wait::eventually};
+use kube::Api;
 use serde_json::json;
 
 use crate::{
@@ -67,6 +72,63 @@ impl Drop for Hang<'_> {
         let deleted = self.cluster.kubectl(&hang);
         assert!(deleted.is_ok() || thread::panicking(), "{deleted:?}");
     }
+}
+
+/// Whoever computed a status from an older version of the object is refused, and nothing is lost of
+/// what others wrote; the operator itself then computes it anew.
+#[test]
+fn s22_b14_a_stale_status_cannot_win() -> Result<()> {
+    let plane = stage();
+    let scene = Scene::new(plane.cluster(), "stale")?;
+    scene.profile(&json!([{"name": "value", "path": "$.data.value"}]))?;
+    scene.maps(&scene.namespace, 0..3, "a")?;
+    scene.target(json!({"includedNamespaces": [scene.namespace]}))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let forged = |reason: &str| -> TargetStatus {
+        let condition = json!({
+            "type": "Ready", "status": "False", "reason": reason, "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        serde_json::from_value(json!({"conditions": [condition]})).expect("a status")
+    };
+    runtime.block_on(async {
+        let client = plane.cluster().client(plane.cluster().admin())?;
+        let api: Api<KollectTarget> = Api::namespaced(client.clone(), &scene.namespace);
+        let old = api.get("maps").await?.metadata;
+        let (first, second) = (forged("First"), forged("Second"));
+        writer::write_status_of::<KollectTarget, _>(&client, &old, &first).await?;
+        let refused =
+            writer::write_status_of::<KollectTarget, _>(&client, &old, &second).await;
+        let error = refused.err().context("a stale status was taken")?;
+        ensure!(error.is_outdated(), "{error}");
+        let (_, reason, _) = scene.condition("Ready")?;
+        ensure!(reason == "First", "{reason}");
+        let now = api.get("maps").await?.metadata;
+        writer::write_status_of::<KollectTarget, _>(&client, &now, &second).await?;
+        anyhow::Ok(())
+    })?;
+
+    let _operator = Operator::start(plane.cluster())?;
+    let healthy = || {
+        eventually("a true status", || {
+            let (status, reason, _) = scene.condition("Ready")?;
+            ensure!(status == "True" && reason == "Collecting", "{status} {reason}");
+            Ok(())
+        })
+    };
+    healthy()?;
+    // Somebody writes while the operator runs: its next status is based on what they wrote.
+    runtime.block_on(async {
+        let client = plane.cluster().client(plane.cluster().admin())?;
+        let api: Api<KollectTarget> = Api::namespaced(client.clone(), &scene.namespace);
+        let now = api.get("maps").await?.metadata;
+        let forged = forged("Forged");
+        writer::write_status_of::<KollectTarget, _>(&client, &now, &forged).await?;
+        anyhow::Ok(())
+    })?;
+    healthy()
 }
 
 #[test]
