@@ -44,7 +44,9 @@ where
     }
 
     fn watch(context: &Context<'_>, scopes: &[WatchScope]) -> Self {
-        Self::watch_into(context, scopes, || Shared::new(Arc::clone(&context.changed)))
+        Self::watch_into(context, scopes, || {
+            Shared::new(Arc::clone(&context.changed))
+        })
     }
 
     /// Watches a kind whose statuses we write: not every new version concerns everybody.
@@ -192,7 +194,11 @@ impl Configuration {
             scopes: Kind::watch(&context, &scopes),
             cluster_scopes: Kind::watch(&context, cluster),
             inventories: Kind::watch_relevant(&context, &scopes, relevance::inventory),
-            cluster_inventories: Kind::watch_relevant(&context, cluster, relevance::cluster_inventory),
+            cluster_inventories: Kind::watch_relevant(
+                &context,
+                cluster,
+                relevance::cluster_inventory,
+            ),
             connection_tests: Kind::watch(&context, &scopes),
             snapshot_sinks: Kind::watch_relevant(&context, &scopes, relevance::snapshot_sink),
             database_sinks: Kind::watch_relevant(&context, &scopes, relevance::database_sink),

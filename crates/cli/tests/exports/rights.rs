@@ -128,7 +128,9 @@ fn refused(trouble: &Trouble) -> BTreeMap<String, u64> {
 }
 
 fn condition(stage: &Stage, path: &str, type_: &str) -> Result<String> {
-    let object = stage.api()?.get(&format!("/apis/kollect.dev/v1alpha1/{path}"))?;
+    let object = stage
+        .api()?
+        .get(&format!("/apis/kollect.dev/v1alpha1/{path}"))?;
     let conditions = object["status"]["conditions"].as_array().cloned();
     let said = conditions.unwrap_or_default();
     let said = said.iter().find(|condition| condition["type"] == type_);
@@ -182,11 +184,36 @@ fn c1_c6_without_one_right_at_a_time_nothing_spins_and_everything_else_goes_on()
     // What can be done is done, and what cannot is said.
     let of = |right: &str| lacking.get(right).context("a right of the list");
     for (right, kind, type_, expected) in [
-        ("patch kollecttargets", "kollecttargets/maps", "Degraded", "True/FinalizerNotAdded"),
-        ("patch kollecttargets", "kollecttargets/maps", "Ready", "True/Collecting"),
-        ("patch kollectinventories", "kollectinventories/inv", "Ready", "False/FinalizerNotAdded"),
-        ("patch kollecttargets/status", "kollectinventories/inv", "Ready", "True/Exported"),
-        ("create events", "kollectinventories/inv", "Ready", "True/Exported"),
+        (
+            "patch kollecttargets",
+            "kollecttargets/maps",
+            "Degraded",
+            "True/FinalizerNotAdded",
+        ),
+        (
+            "patch kollecttargets",
+            "kollecttargets/maps",
+            "Ready",
+            "True/Collecting",
+        ),
+        (
+            "patch kollectinventories",
+            "kollectinventories/inv",
+            "Ready",
+            "False/FinalizerNotAdded",
+        ),
+        (
+            "patch kollecttargets/status",
+            "kollectinventories/inv",
+            "Ready",
+            "True/Exported",
+        ),
+        (
+            "create events",
+            "kollectinventories/inv",
+            "Ready",
+            "True/Exported",
+        ),
     ] {
         let path = format!("namespaces/{}/{kind}", of(right)?);
         stage.eventually(&format!("{right}: {kind} {type_}"), || {
@@ -203,17 +230,33 @@ fn c1_c6_without_one_right_at_a_time_nothing_spins_and_everything_else_goes_on()
     for (request, times) in &after {
         let more = times - before.get(request).unwrap_or(&0);
         // Events about several objects are created under one path.
-        let objects = if request.starts_with("create events") { 5 } else { 1 };
+        let objects = if request.starts_with("create events") {
+            5
+        } else {
+            1
+        };
         ensure!(more <= 2 * objects, "{request}: {more} times in 20 s");
     }
-    for right in NAMESPACED.iter().chain(&CLUSTER).map(|(verb, resource)| format!("{verb} {resource}")) {
-        let tried = after.keys().any(|request| request.starts_with(&format!("{right} ")));
-        ensure!(tried || RARE.contains(&&*right), "{right} was never needed: {after:#?}");
+    for right in NAMESPACED
+        .iter()
+        .chain(&CLUSTER)
+        .map(|(verb, resource)| format!("{verb} {resource}"))
+    {
+        let tried = after
+            .keys()
+            .any(|request| request.starts_with(&format!("{right} ")));
+        ensure!(
+            tried || RARE.contains(&&*right),
+            "{right} was never needed: {after:#?}"
+        );
     }
     let rows = stage.database.psql(&format!(
         "SELECT count(*) FROM items WHERE inventory_namespace = '{}'",
         of("patch kollectinventories")?
     ))?;
-    ensure!(rows == "0", "{rows} rows of an inventory that could not be cleaned up");
+    ensure!(
+        rows == "0",
+        "{rows} rows of an inventory that could not be cleaned up"
+    );
     Ok(())
 }

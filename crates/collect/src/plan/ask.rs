@@ -32,9 +32,7 @@ pub(super) struct Ask<'t> {
 /// The value of the annotation that asks for another look at everything.
 pub(super) fn requested_at(metadata: &ObjectMeta) -> Option<&str> {
     let annotations = metadata.annotations.as_ref()?;
-    annotations
-        .get(REQUESTED_AT_ANNOTATION)
-        .map(String::as_str)
+    annotations.get(REQUESTED_AT_ANNOTATION).map(String::as_str)
 }
 
 impl<'t> Ask<'t> {

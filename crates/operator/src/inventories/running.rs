@@ -175,8 +175,10 @@ fn doubtful(before: Option<&Report>, now: &Report) -> Vec<SinkKey> {
         lanes.find_map(|lane| match &lane.state {
             LaneState::Failed {
                 error: error @ (SinkError::Terminal(_) | SinkError::Forbidden(_)),
-                in_a_row,
-            } => Some((error.clone(), *in_a_row)),
+                // A good probe has the export tried again at once: without a bound the two could
+                // go on causing each other.
+                in_a_row: 1,
+            } => Some(error.clone()),
             _ => None,
         })
     };
@@ -215,10 +217,15 @@ mod tests {
         let denied = || SinkError::terminal("authentication failed");
         for (case, before, now, doubted) in [
             ("fine", None, report(LaneState::InStep), 0),
-            ("denied", Some(report(LaneState::InStep)), failed(denied(), 1), 1),
+            (
+                "denied",
+                Some(report(LaneState::InStep)),
+                failed(denied(), 1),
+                1,
+            ),
             ("at the start", None, failed(denied(), 1), 1),
             ("still", Some(failed(denied(), 1)), failed(denied(), 1), 0),
-            ("again", Some(failed(denied(), 1)), failed(denied(), 2), 1),
+            ("again", Some(failed(denied(), 1)), failed(denied(), 2), 0),
             ("away", None, failed(SinkError::transient("refused"), 1), 0),
         ] {
             assert_eq!(doubtful(before.as_ref(), &now).len(), doubted, "{case}");

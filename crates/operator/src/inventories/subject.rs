@@ -128,7 +128,9 @@ impl Subject {
             generation: meta.generation.unwrap_or_default(),
             deleted_at: meta.deletion_timestamp.as_ref().map(|time| time.0),
             created_at: meta.creation_timestamp.as_ref().map(|time| time.0),
-            requested_at: annotations.and_then(|all| all.get(meta::REQUESTED_AT_ANNOTATION)).cloned(),
+            requested_at: annotations
+                .and_then(|all| all.get(meta::REQUESTED_AT_ANNOTATION))
+                .cloned(),
             suspend: false,
             interval: None,
             max_export_bytes: None,

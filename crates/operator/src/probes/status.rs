@@ -138,7 +138,13 @@ mod tests {
             generation: Some(generation),
             ..ObjectMeta::default()
         };
-        status(previous, &spec(), &meta, probed, &Time(Timestamp::UNIX_EPOCH))
+        status(
+            previous,
+            &spec(),
+            &meta,
+            probed,
+            &Time(Timestamp::UNIX_EPOCH),
+        )
     }
 
     fn told(status: &SinkStatus) -> Vec<String> {
@@ -155,7 +161,11 @@ mod tests {
         let expected = ["ConnectionVerified=True/ConnectionOK: ping"];
         assert_eq!(told(&asked), expected);
         let later = pass(&asked, 1, Probed::Off);
-        assert_eq!(told(&later), expected, "the annotation is gone, the answer is not");
+        assert_eq!(
+            told(&later),
+            expected,
+            "the annotation is gone, the answer is not"
+        );
         let changed = pass(&later, 2, Probed::Off);
         assert!(changed.conditions.is_empty(), "it was about something else");
     }
@@ -169,6 +179,9 @@ mod tests {
              1970-01-01T00:00:05Z; a new value of the annotation kollect.dev/requestedAt tries at once";
         assert_eq!(told(&status)[0], format!("ConnectionVerified={text}"));
         let verified = &status.conditions[0];
-        assert_eq!(crate::sink_usability::cause(verified), "authentication failed");
+        assert_eq!(
+            crate::sink_usability::cause(verified),
+            "authentication failed"
+        );
     }
 }

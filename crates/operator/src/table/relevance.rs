@@ -110,8 +110,12 @@ fn remembered(entries: &[SinkExportStatus]) -> Vec<(&str, Option<&str>)> {
 }
 
 fn sink_says(status: Option<&SinkStatus>) -> Option<(ConditionStatus, &str, Option<i64>)> {
-    let said = |condition: &'_ Condition| condition.type_ == ConditionType::ConnectionVerified.as_str();
-    let verified = status?.conditions.iter().find(|condition| said(condition))?;
+    let said =
+        |condition: &'_ Condition| condition.type_ == ConditionType::ConnectionVerified.as_str();
+    let verified = status?
+        .conditions
+        .iter()
+        .find(|condition| said(condition))?;
     let cause = sink_usability::cause(verified);
     Some((verified.status, cause, verified.observed_generation))
 }
@@ -164,10 +168,22 @@ mod tests {
             (nothing(), Change::Nothing),
             (("metadata/resourceVersion", json!("2")), Change::Nothing),
             (("status", json!({"collectedCount": 7})), Change::Nothing),
-            (("status", says("Synced", "True", "Collecting", "m")), Change::Nothing),
-            (("status", says("Ready", "True", "Collecting", "m")), Change::Told),
-            (("status", says("Degraded", "True", "InvalidSpec", "m")), Change::Told),
-            (("metadata/annotations", json!({"a": "b"})), Change::Configured),
+            (
+                ("status", says("Synced", "True", "Collecting", "m")),
+                Change::Nothing,
+            ),
+            (
+                ("status", says("Ready", "True", "Collecting", "m")),
+                Change::Told,
+            ),
+            (
+                ("status", says("Degraded", "True", "InvalidSpec", "m")),
+                Change::Told,
+            ),
+            (
+                ("metadata/annotations", json!({"a": "b"})),
+                Change::Configured,
+            ),
             (("metadata/labels", json!({"a": "b"})), Change::Configured),
             (("metadata/finalizers", json!(["f"])), Change::Configured),
             (
@@ -194,13 +210,21 @@ mod tests {
     #[test]
     fn f4_a_probe_concerns_everybody_when_it_says_something_else() {
         let sink = |status: &str, message: &str| {
-            let status = says("ConnectionVerified", status, "ConnectionTestFailed", message);
+            let status = says(
+                "ConnectionVerified",
+                status,
+                "ConnectionTestFailed",
+                message,
+            );
             object::<KollectDatabaseSink>("KollectDatabaseSink", ("status", status))
         };
         let before = sink("False", "refused; next attempt at 1");
         for (after, expected) in [
             (sink("False", "refused; next attempt at 2"), Change::Nothing),
-            (sink("False", "denied; next attempt at 2"), Change::Configured),
+            (
+                sink("False", "denied; next attempt at 2"),
+                Change::Configured,
+            ),
             (sink("True", "refused"), Change::Configured),
         ] {
             assert_eq!(database_sink(&before, &after), expected, "{after:?}");

@@ -99,8 +99,7 @@ fn s22_b14_a_stale_status_cannot_win() -> Result<()> {
         let old = api.get("maps").await?.metadata;
         let (first, second) = (forged("First"), forged("Second"));
         writer::write_status_of::<KollectTarget, _>(&client, &old, &first).await?;
-        let refused =
-            writer::write_status_of::<KollectTarget, _>(&client, &old, &second).await;
+        let refused = writer::write_status_of::<KollectTarget, _>(&client, &old, &second).await;
         let error = refused.err().context("a stale status was taken")?;
         ensure!(error.is_outdated(), "{error}");
         let (_, reason, _) = scene.condition("Ready")?;
@@ -114,7 +113,10 @@ fn s22_b14_a_stale_status_cannot_win() -> Result<()> {
     let healthy = || {
         eventually("a true status", || {
             let (status, reason, _) = scene.condition("Ready")?;
-            ensure!(status == "True" && reason == "Collecting", "{status} {reason}");
+            ensure!(
+                status == "True" && reason == "Collecting",
+                "{status} {reason}"
+            );
             Ok(())
         })
     };

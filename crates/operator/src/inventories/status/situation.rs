@@ -71,7 +71,12 @@ impl<'f> Situation<'f> {
     /// Whether it is expected to be over within moments, as after a restart or a change: only what
     /// lasts is worth telling.
     pub(super) fn passes_by(&self) -> bool {
-        matches!(self, Self::WaitingForTargets(..) | Self::Delivering(_))
+        matches!(self, Self::WaitingForTargets(..) | Self::Delivering(_)) || self.is_blocked()
+    }
+
+    /// Whether a target that is not ready blocks everything. One that is new is ready in a moment.
+    pub(super) fn is_blocked(&self) -> bool {
+        matches!(self, Self::Closed(trouble) if trouble.reason == Reason::TargetDegraded)
     }
 }
 
