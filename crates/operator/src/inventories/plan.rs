@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use k8s_openapi::jiff::Timestamp;
 use kollect_api::{
     InventoryScope, KollectClusterScope, KollectClusterTarget, KollectScope, SinkKey,
-    condition::{ConditionStatus, ConditionType, Reason},
+    condition::{Condition, ConditionStatus, ConditionType, Reason},
     effective,
     inventory::KollectClusterInventorySpec,
     reference::SinkFamily,
@@ -31,6 +31,7 @@ use super::subject::{Reference, Subject};
 use crate::{
     sink_objects::{Access, Lookup, SinkObject, truncated},
     sink_usability::objection,
+    statements::find,
     target_status::Trouble,
 };
 
@@ -298,15 +299,35 @@ fn select(subject: &Subject, world: &World<'_>) -> Selection {
 
 /// The complaint about selected targets that are not ready, if there are any.
 fn not_ready(targets: &[&KollectClusterTarget]) -> Option<Trouble> {
-    let mut names: Vec<&str> = targets
+    let mut bad: Vec<(&str, Option<&Condition>)> = targets
         .iter()
         .filter(|target| !is_ready(target))
-        .map(|target| target.metadata.name.as_deref().unwrap_or_default())
+        .map(|target| {
+            let name = target.metadata.name.as_deref().unwrap_or_default();
+            let status = target.status.as_ref();
+            let ready = status.and_then(|status| find(&status.conditions, ConditionType::Ready));
+            (name, ready)
+        })
         .collect();
-    names.sort_unstable();
+    bad.sort_unstable_by_key(|(name, _)| *name);
+    let names: Vec<&str> = bad.iter().map(|(name, _)| *name).collect();
+    // The first few say why; whoever mends them sees the rest.
+    let why: String = bad
+        .iter()
+        .filter_map(|(name, ready)| Some((name, (*ready)?)))
+        .take(3)
+        .map(|(name, ready)| {
+            let brief = &ready.message[..ready.message.floor_char_boundary(200)];
+            format!("; {name}: {}: {brief}", ready.reason)
+        })
+        .collect();
     (!names.is_empty()).then(|| Trouble {
         reason: Reason::TargetDegraded,
-        message: format!("{} target(s) not Ready: [{}]", names.len(), names.join(" ")),
+        message: format!(
+            "{} target(s) not Ready: [{}]{why}",
+            names.len(),
+            names.join(" ")
+        ),
     })
 }
 

@@ -171,15 +171,15 @@ pub fn status(
     let numbers = Numbers::of(facts, standings.len());
     // What is no longer true cannot wait.
     let outdated = conditions::denies_sinks(&previous.conditions, &numbers);
-    let said =
-        if situation.passes_by() && synced.is_some() && !outdated && facts.steady <= facts.patience
-        {
-            Vec::new()
-        } else {
-            let settled = situation::is_settled(synced, facts.steady);
-            let said = conditions::of(&situation, &numbers, settled, outdated);
-            conditions::with_skipped(said, &standings)
-        };
+    let known = synced.is_some() || situation.is_blocked();
+    let patient = situation.passes_by() && facts.steady <= facts.patience;
+    let said = if known && patient && !outdated {
+        Vec::new()
+    } else {
+        let settled = situation::is_settled(synced, facts.steady);
+        let said = conditions::of(&situation, &numbers, settled, outdated);
+        conditions::with_skipped(said, &standings)
+    };
     let warning = conditions::size_warning(facts);
     let said = said.into_iter().chain(warning);
     statements::apply(&mut next.conditions, said, Some(facts.generation), now);

@@ -545,3 +545,20 @@ fn c6_a_finalizer_that_cannot_be_added_is_told() {
     assert!(told[0].contains("right to patch") && told[0].ends_with("denied"));
     assert_eq!(unfinalized(&status, 3, "denied", &Time(at(2))), status);
 }
+
+#[test]
+fn c4_a_target_that_is_not_ready_yet_is_told_when_it_lasts() {
+    let mut blocked = plan();
+    blocked.gate = Some(Trouble {
+        reason: Reason::TargetDegraded,
+        message: "1 target(s) not Ready: [all]".to_owned(),
+    });
+    let behind = report(vec![lane(pg(), LaneState::Behind)]);
+    let first = pass(&InventoryStatus::default(), &blocked, &behind, 0, 1);
+    assert!(first.conditions.is_empty(), "{:?}", told(&first));
+    let later = pass(&first, &blocked, &behind, 6, 7);
+    assert_eq!(
+        told(&later)[0],
+        "Degraded=True/TargetDegraded: 1 target(s) not Ready: [all]"
+    );
+}

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kollect_api::{
     KollectClusterInventory, KollectClusterTarget, KollectDatabaseSink, KollectEventSink,
     KollectInventory, KollectSnapshotSink, KollectTarget,
-    condition::{Condition, ConditionStatus, ConditionType},
+    condition::{ConditionStatus, ConditionType},
     inventory::SinkExportStatus,
     sink::SinkStatus,
     target::TargetStatus,
@@ -19,27 +19,25 @@ use crate::{sink_usability, statements};
 /// Inventories read whether targets are ready, and what is wrong with them.
 pub fn target(before: &KollectTarget, after: &KollectTarget) -> Change {
     let same_spec = before.spec == after.spec;
-    let told = |target: &KollectTarget| target.status.as_ref().map(target_says);
-    let same_told = told(before) == told(after);
+    let (old, new) = (before.status.as_ref(), after.status.as_ref());
+    let same_told = old.map(target_says) == new.map(target_says);
     judge(&before.metadata, &after.metadata, same_spec, same_told)
 }
 
 /// Cluster inventories read whether cluster targets are ready.
 pub fn cluster_target(before: &KollectClusterTarget, after: &KollectClusterTarget) -> Change {
     let same_spec = before.spec == after.spec;
-    let told = |target: &KollectClusterTarget| target.status.as_ref().map(target_says);
-    let same_told = told(before) == told(after);
+    let (old, new) = (before.status.as_ref(), after.status.as_ref());
+    let same_told = old.map(target_says) == new.map(target_says);
     judge(&before.metadata, &after.metadata, same_spec, same_told)
 }
 
 /// Plans of inventories read which sinks the status remembers.
 pub fn inventory(before: &KollectInventory, after: &KollectInventory) -> Change {
     let same_spec = before.spec == after.spec;
-    let told = |inventory: &KollectInventory| {
-        let status = inventory.status.as_ref();
-        status.map(|status| remembered(&status.sink_exports))
-    };
-    let same_told = told(before) == told(after);
+    let (old, new) = (before.status.as_ref(), after.status.as_ref());
+    let same_told = old.map(|status| remembered(&status.sink_exports))
+        == new.map(|status| remembered(&status.sink_exports));
     judge(&before.metadata, &after.metadata, same_spec, same_told)
 }
 
@@ -49,11 +47,9 @@ pub fn cluster_inventory(
     after: &KollectClusterInventory,
 ) -> Change {
     let same_spec = before.spec == after.spec;
-    let told = |inventory: &KollectClusterInventory| {
-        let status = inventory.status.as_ref();
-        status.map(|status| remembered(&status.sink_exports))
-    };
-    let same_told = told(before) == told(after);
+    let (old, new) = (before.status.as_ref(), after.status.as_ref());
+    let same_told = old.map(|status| remembered(&status.sink_exports))
+        == new.map(|status| remembered(&status.sink_exports));
     judge(&before.metadata, &after.metadata, same_spec, same_told)
 }
 
@@ -110,12 +106,7 @@ fn remembered(entries: &[SinkExportStatus]) -> Vec<(&str, Option<&str>)> {
 }
 
 fn sink_says(status: Option<&SinkStatus>) -> Option<(ConditionStatus, &str, Option<i64>)> {
-    let said =
-        |condition: &'_ Condition| condition.type_ == ConditionType::ConnectionVerified.as_str();
-    let verified = status?
-        .conditions
-        .iter()
-        .find(|condition| said(condition))?;
+    let verified = statements::find(&status?.conditions, ConditionType::ConnectionVerified)?;
     let cause = sink_usability::cause(verified);
     Some((verified.status, cause, verified.observed_generation))
 }
