@@ -204,6 +204,7 @@ mod tests {
             state,
             last_export: None,
             confirmed_at: None,
+            skipped: None,
         };
         Report {
             lanes: vec![lane],

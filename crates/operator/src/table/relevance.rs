@@ -20,7 +20,8 @@ use crate::{sink_usability, statements};
 pub fn target(before: &KollectTarget, after: &KollectTarget) -> Change {
     let same_spec = before.spec == after.spec;
     let (old, new) = (before.status.as_ref(), after.status.as_ref());
-    let same_told = old.map(target_says) == new.map(target_says);
+    let same_told =
+        old.map(target_says).unwrap_or_default() == new.map(target_says).unwrap_or_default();
     judge(&before.metadata, &after.metadata, same_spec, same_told)
 }
 
@@ -28,7 +29,8 @@ pub fn target(before: &KollectTarget, after: &KollectTarget) -> Change {
 pub fn cluster_target(before: &KollectClusterTarget, after: &KollectClusterTarget) -> Change {
     let same_spec = before.spec == after.spec;
     let (old, new) = (before.status.as_ref(), after.status.as_ref());
-    let same_told = old.map(target_says) == new.map(target_says);
+    let same_told =
+        old.map(target_says).unwrap_or_default() == new.map(target_says).unwrap_or_default();
     judge(&before.metadata, &after.metadata, same_spec, same_told)
 }
 
@@ -36,8 +38,8 @@ pub fn cluster_target(before: &KollectClusterTarget, after: &KollectClusterTarge
 pub fn inventory(before: &KollectInventory, after: &KollectInventory) -> Change {
     let same_spec = before.spec == after.spec;
     let (old, new) = (before.status.as_ref(), after.status.as_ref());
-    let same_told = old.map(|status| remembered(&status.sink_exports))
-        == new.map(|status| remembered(&status.sink_exports));
+    let same_told = remembered(old.map(|status| &status.sink_exports))
+        == remembered(new.map(|status| &status.sink_exports));
     judge(&before.metadata, &after.metadata, same_spec, same_told)
 }
 
@@ -48,8 +50,8 @@ pub fn cluster_inventory(
 ) -> Change {
     let same_spec = before.spec == after.spec;
     let (old, new) = (before.status.as_ref(), after.status.as_ref());
-    let same_told = old.map(|status| remembered(&status.sink_exports))
-        == new.map(|status| remembered(&status.sink_exports));
+    let same_told = remembered(old.map(|status| &status.sink_exports))
+        == remembered(new.map(|status| &status.sink_exports));
     judge(&before.metadata, &after.metadata, same_spec, same_told)
 }
 
@@ -98,8 +100,8 @@ fn target_says(status: &TargetStatus) -> [Said<'_>; 2] {
     })
 }
 
-fn remembered(entries: &[SinkExportStatus]) -> Vec<(&str, Option<&str>)> {
-    let entries = entries.iter();
+fn remembered(entries: Option<&Vec<SinkExportStatus>>) -> Vec<(&str, Option<&str>)> {
+    let entries = entries.into_iter().flatten();
     entries
         .map(|entry| (&*entry.name, entry.namespace.as_deref()))
         .collect()
