@@ -8,6 +8,7 @@ mod crds;
 mod init;
 mod manifest;
 mod operator;
+mod terminal;
 mod validate;
 
 use std::process::ExitCode;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
         Command::Operator(options) => operator::run(&options).map(done),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("Error: {error:#}");
+        terminal::say(&format!("Error: {error:#}"));
         ExitCode::from(FAILED)
     })
 }

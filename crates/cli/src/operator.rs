@@ -373,3 +373,17 @@ async fn config(options: &Options) -> Result<Config> {
     config.default_retry = false;
     Ok(config)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c11_the_size_of_rows_can_be_chosen_within_bounds() {
+        assert_eq!(row_bytes("262144"), Ok(262_144));
+        assert_eq!(row_bytes("1048576"), Ok(1 << 20));
+        for text in ["", "0", "1023", "16777217", "-1", "1MiB", "1e6"] {
+            assert!(row_bytes(text).is_err(), "{text}");
+        }
+    }
+}

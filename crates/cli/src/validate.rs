@@ -16,6 +16,7 @@ use kollect_api::{
 use crate::{
     configuration::{Configuration, Standard},
     manifest::{self, Extent},
+    terminal,
 };
 
 /// Options of `kollect validate`.
@@ -112,12 +113,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Prints warnings and problems.
 pub(crate) fn report(configuration: &Configuration) {
     for warning in &configuration.warnings {
-        eprintln!("warning: {warning}");
+        terminal::say(&format!("warning: {warning}"));
     }
     for problem in &configuration.problems {
-        eprintln!("invalid: {problem}");
+        terminal::say(&format!("invalid: {problem}"));
         for place in problem.places() {
-            eprintln!("  at {place}");
+            terminal::say(&format!("  at {place}"));
         }
     }
 }

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use kollect_api::visible::visible;
 use serde_json::{Map, Value};
 
+use crate::terminal;
+
 use super::{
     export::{Exported, NotExported, STANDARD_OUTPUT},
     outcome::{Named, TargetOutcome, named_object, skip_counts},
@@ -83,7 +85,7 @@ impl Report {
 
     /// Prints a line, whatever the level.
     pub(crate) fn say(&self, text: &str) {
-        self.bars.suspend(|| eprintln!("{text}"));
+        self.bars.suspend(|| terminal::say(text));
     }
 
     /// A bar for a listing.

@@ -254,8 +254,8 @@ impl<'w> Drafting<'w> {
             cluster_scoped()
         };
         let collection = Collection {
-            extraction,
             resource,
+            extraction,
             selection,
             reach,
             requested_at: ask.requested_at.map(Into::into),

@@ -35,6 +35,9 @@ pub struct ScrubKeys {
     short: Box<[Box<str>]>,
     /// Which suffixes end with an ASCII byte: most keys are settled by their last letter.
     by_last_byte: Box<[Range<u16>; 128]>,
+    /// By first letter, the lengths of words that mean something at the end of a key, as bits: most
+    /// words are settled by that.
+    word_shapes: [u32; 26],
 }
 
 impl Default for ScrubKeys {
@@ -79,6 +82,7 @@ impl ScrubKeys {
             suffixes: suffixes.into(),
             short: short.into_iter().map(|(key, _)| key).collect(),
             by_last_byte,
+            word_shapes: word_shapes(),
         }
     }
 
@@ -106,6 +110,9 @@ impl ScrubKeys {
         // As many as a name can reasonably have.
         for _ in 0..3 {
             let (word, before) = word(left)?;
+            if !self.may_mean_something(word) {
+                return None;
+            }
             if contains(LAST_WORDS, word) {
                 return Some(Sensitivity::Any).filter(|_| !is_false_friend(left));
             }
@@ -127,6 +134,17 @@ impl ScrubKeys {
             }
         }
         None
+    }
+
+    /// Whether a word at the end of a key has to be looked at: it has the shape of one that is
+    /// listed, or ends with a digit.
+    fn may_mean_something(&self, word: &[u8]) -> bool {
+        let shape = word.first().map_or(0, |first| {
+            let letter = first.to_ascii_lowercase().wrapping_sub(b'a');
+            let shapes = self.word_shapes.get(usize::from(letter));
+            shapes.map_or(0, |shapes| shapes >> word.len().min(31) & 1)
+        });
+        shape == 1 || word.last().is_some_and(u8::is_ascii_digit)
     }
 
     /// The same answer on a folded copy, for keys and scrub keys of any kind.
@@ -204,6 +222,18 @@ fn word(key: &[u8]) -> Option<(&[u8], &[u8])> {
         }
     }
     Some((&key[start..end], &key[..start]))
+}
+
+/// The shapes of all words that mean something at the end of a key.
+fn word_shapes() -> [u32; 26] {
+    let mut shapes = [0; 26];
+    for word in LAST_WORDS.iter().chain(QUALIFIERS).chain(&["key"]) {
+        let first = word.bytes().next().unwrap_or_default();
+        if let Some(shape) = shapes.get_mut(usize::from(first.wrapping_sub(b'a'))) {
+            *shape |= 1 << word.len().min(31);
+        }
+    }
+    shapes
 }
 
 /// Whether this is the name of a variable, in capitals.

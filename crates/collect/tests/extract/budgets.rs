@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{extract, profile};
 
-fn of(attributes: Vec<Value>) -> Extractor {
+fn of(attributes: &[Value]) -> Extractor {
     let spec =
         json!({"targetGVK": {"version": "v1", "kind": "ConfigMap"}, "attributes": attributes});
     Extractor::new(&profile(&BTreeMap::new(), spec), &Settings::default())
@@ -34,7 +34,7 @@ fn doubling(_: usize) -> String {
 fn a3_many_attributes_that_double_texts_stay_within_a_few_mebibytes() {
     let object = json!({"metadata": {"name": "n"}, "data": {"a": "x".repeat(1000)}});
     for optional in [false, true] {
-        let extractor = of(attributes(256, optional, doubling));
+        let extractor = of(&attributes(256, optional, doubling));
         let mut result = Ok(Value::Null);
         let used = allocation_counter::measure(|| result = extract(&extractor, &object));
         let error = result.expect_err("all attributes together are too large");
@@ -51,7 +51,7 @@ fn a3_many_attributes_that_double_texts_stay_within_a_few_mebibytes() {
 fn a3_matches_of_many_paths_are_counted_too() {
     let list: Vec<Value> = (0..20_000).map(Value::from).collect();
     let object = json!({"metadata": {"name": "n"}, "data": {"list": list}});
-    let extractor = of(attributes(256, true, |_| "$.data.list[*]".to_owned()));
+    let extractor = of(&attributes(256, true, |_| "$.data.list[*]".to_owned()));
     let mut result = Ok(Value::Null);
     let used = allocation_counter::measure(|| result = extract(&extractor, &object));
     assert!(result.expect_err("too much").is_over_budget());
@@ -60,7 +60,7 @@ fn a3_matches_of_many_paths_are_counted_too() {
 
 #[test]
 fn a3_a_profile_with_too_many_attributes_is_not_compiled() {
-    let extractor = of(attributes(1000, true, |at| {
+    let extractor = of(&attributes(1000, true, |at| {
         format!(
             "cel:object.metadata.name.matches('^(a{{{}}}|b)*$')",
             500 + at
@@ -78,7 +78,7 @@ fn a3_a_profile_with_too_many_attributes_is_not_compiled() {
 #[test]
 fn a3_a_profile_of_patterns_is_refused_in_little_time() {
     let started = Instant::now();
-    let extractor = of(attributes(256, true, |at| {
+    let extractor = of(&attributes(256, true, |at| {
         format!(
             "cel:object.metadata.name.matches('^(a{{{}}}|b[0-9a-f]{{40}})*$')",
             500 + at

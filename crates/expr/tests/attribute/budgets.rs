@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kollect_expr::cel::{Limits, Program};
-use kollect_expr::jsonpath::Shape;
+use kollect_expr::jsonpath::{self, Shape};
 use kollect_expr::{Allowance, AttributePath, CompileBudget};
 use serde_json::json;
 
@@ -105,7 +105,7 @@ fn a3_expressions_share_steps_and_bytes() {
     assert!(
         results[2]
             .as_ref()
-            .is_err_and(|error| error.is_shared_limit())
+            .is_err_and(jsonpath::EvalError::is_shared_limit)
     );
     assert_eq!(allowance.steps_taken(), 1_200);
 

@@ -35,6 +35,9 @@ const TIERS: [(usize, u64); 4] = [
 ];
 /// How many of the tiers a pattern may use that is compiled during the evaluation.
 const COMPUTED_TIERS: usize = 3;
+/// How much a search may remember between bytes, as a multiple of the compiled size. It is kept
+/// for every pattern and thread that searched once, so small patterns get little.
+const CACHE_PER_BYTE: usize = 16;
 /// What a byte of a compiled pattern costs of the budget for compiling.
 const COMPILE_STEPS_PER_BYTE: u64 = 10;
 
@@ -52,7 +55,7 @@ impl Pattern {
             pay(*size)?;
             result = RegexBuilder::new(&translated)
                 .size_limit(*size)
-                .dfa_size_limit(1 << 20)
+                .dfa_size_limit((*size * CACHE_PER_BYTE).min(1 << 20))
                 .nest_limit(50)
                 .build()
                 .map(|regex| Pattern {
@@ -304,8 +307,8 @@ mod tests {
         ];
         for (pattern, subject, expected) in table {
             let found = compiled(pattern)
-                .map(|pattern| pattern.regex)
                 .unwrap_or_else(|error| panic!("{pattern}: {error}"))
+                .regex
                 .is_match(subject);
             assert_eq!(found, expected, "{pattern} on {subject}");
         }
