@@ -21,7 +21,7 @@
 //! | `mirror`, `root`, `spool` | the local copy of a branch, the directory of all copies, what is on its way there |
 //! | `workers` | who may work on a copy right now |
 //! | `tree`, `pack` | editing directories; new objects on their way to the server |
-//! | `publish` | from a proposal to a commit on the branch |
+//! | `publish`, `local` | from a proposal to a commit on the branch, on a server or on this machine |
 //! | `proposal` | from a delivery to a proposal |
 //!
 //! libgit2 reads and stores objects and does nothing else: no byte of the network, no credential and
@@ -31,6 +31,7 @@ mod address;
 mod error;
 mod incoming;
 mod limits;
+mod local;
 mod message;
 mod mirror;
 mod pack;

@@ -19,7 +19,7 @@
 //! | `document`, `index`, [`set`] | files that hold or list all rows |
 //! | [`places`] | which row stands where; who gives way |
 //! | [`render`] | files of all rows, files of a change |
-//! | [`ownership`], `area`, [`plan`] | whose files these are, and whose place; what to write and what to remove |
+//! | [`owner`], [`ownership`], `area`, [`plan`] | whose files these are, and whose place; what to write and what to remove |
 //! | [`preview`] | what a layout would look like |
 
 mod area;
@@ -33,6 +33,7 @@ mod index;
 mod json;
 mod leftovers;
 pub mod manifest;
+pub mod owner;
 pub mod ownership;
 pub mod path;
 mod pattern;
@@ -62,7 +63,7 @@ pub use csv::Column;
 pub use error::LayoutError;
 pub use held::{Held, Nothing};
 pub use manifest::Embedding;
-pub use ownership::FileOwner;
+pub use owner::FileOwner;
 pub use path::RepoPath;
 pub use places::Places;
 pub use plan::{Plan, plan_changes, plan_everything, plan_release};

@@ -4,6 +4,7 @@
 mod agreement;
 mod churn;
 mod faults;
+mod repositories;
 mod restart;
 mod rights;
 mod scenarios;

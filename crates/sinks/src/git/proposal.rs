@@ -18,7 +18,8 @@ use crate::{
     census::Census,
     layout::{
         Header, Layout, Places, RepoPath,
-        ownership::{FileOwner, Record},
+        owner::FileOwner,
+        ownership::Record,
         plan::{plan_changes, plan_everything, plan_release, skipped},
     },
     sink::{Delivery, Skipped},

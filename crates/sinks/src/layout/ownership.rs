@@ -20,9 +20,10 @@ use kollect_api::{InventoryId, InventoryScope};
 use super::area::Areas;
 use super::error::LayoutError;
 use super::held::Held;
+use super::owner::FileOwner;
 use super::path::{LONGEST_PATH, RESERVED, RepoPath};
 use super::segment::{self, GREATEST_LENGTH, sanitise};
-use crate::{census::Census, error::SinkError};
+use crate::error::SinkError;
 
 /// Most paths in one leaf.
 pub const CAPACITY: usize = 256;
@@ -31,78 +32,6 @@ pub const CAPACITY: usize = 256;
 const LARGEST_LEAF: usize = 2 * CAPACITY * LONGEST_PATH;
 /// Most bytes of a record; millions of paths.
 const LARGEST_RECORD: usize = 256 << 20;
-
-/// Who writes files: one inventory, through one sink, from one cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileOwner {
-    /// The sink, as `<namespace>.<name>`; a namespace has no dot, so there is no other reading.
-    pub sink: String,
-    /// The cluster's name.
-    pub cluster: String,
-    /// The inventory.
-    pub inventory: InventoryId,
-    /// The records of all inventories of the same namespace and the sinks they use, this one
-    /// included; nothing if they are not known. Other records of this namespace and cluster belong
-    /// to nobody any more.
-    pub living: Option<BTreeSet<String>>,
-}
-
-impl FileOwner {
-    /// An inventory behind a sink.
-    pub fn new(
-        sink_namespace: &str,
-        sink_name: &str,
-        cluster: &str,
-        inventory: &InventoryId,
-    ) -> Self {
-        FileOwner {
-            sink: format!("{sink_namespace}.{sink_name}"),
-            cluster: cluster.to_owned(),
-            inventory: inventory.clone(),
-            living: None,
-        }
-    }
-
-    /// The same owner, who knows who else is there.
-    #[must_use]
-    pub fn among(mut self, census: &Census) -> Self {
-        self.living = census.look(|all| {
-            all.iter()
-                .filter(|(inventory, _)| inventory.scope == self.inventory.scope)
-                .map(|(inventory, sink)| {
-                    let FileOwner { cluster, .. } = &self;
-                    let owner = FileOwner::new(&sink.namespace, &sink.name, cluster, inventory);
-                    Record::of(&owner).root
-                })
-                .collect()
-        });
-        self
-    }
-
-    /// Whether this owner may have a path that is in another's record: because the other is no more,
-    /// or because it is in a place of this one's namespace and the other has no business there.
-    pub(super) fn may_take(&self, path: &str, other: &Record) -> bool {
-        let theirs = other.areas();
-        self.is_gone(other)
-            || Areas::of(&self.cluster, &self.inventory).contain(path)
-                && !theirs.is_some_and(|theirs| theirs.contain(path))
-    }
-
-    /// Whether a record belongs to nobody any more. Only records of the same namespace and cluster
-    /// can be judged: this process need not see others.
-    fn is_gone(&self, other: &Record) -> bool {
-        let own = Record::of(self);
-        let (Some((ours, _, our_scope)), Some((theirs, _, their_scope))) =
-            (own.parts(), other.parts())
-        else {
-            return false;
-        };
-        let known = self.living.as_ref();
-        ours == theirs
-            && our_scope.scope == their_scope.scope
-            && known.is_some_and(|living| !living.contains(other.root()))
-    }
-}
 
 /// The files of one owner, as the repository says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +88,7 @@ impl Record {
     }
 
     /// Cluster, sink and inventory, as the record's directory shows them.
-    fn parts(&self) -> Option<(&str, &str, InventoryId)> {
+    pub(super) fn parts(&self) -> Option<(&str, &str, InventoryId)> {
         let inner = self.root.strip_prefix(&*owners())?.strip_prefix('/')?;
         let parts: Vec<&str> = inner.split('/').collect();
         match parts[..] {
@@ -172,7 +101,7 @@ impl Record {
     }
 
     /// The areas of whoever has the record.
-    fn areas(&self) -> Option<Areas> {
+    pub(super) fn areas(&self) -> Option<Areas> {
         let (cluster, _, inventory) = self.parts()?;
         Some(Areas::of(cluster, &inventory))
     }
@@ -513,97 +442,4 @@ impl Editor<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    type Files = BTreeMap<RepoPath, Vec<u8>>;
-
-    fn record() -> Record {
-        let inventory = InventoryId::namespaced("team-a", "web");
-        Record::of(&FileOwner::new("team-a", "repo", "lab", &inventory))
-    }
-
-    fn path(index: u32) -> RepoPath {
-        RepoPath::clean(&format!("lab/team-a/pod/web-{index}.yaml")).unwrap()
-    }
-
-    fn apply(files: &mut Files, edit: RecordEdit) {
-        for path in edit.removals {
-            assert!(files.remove(&path).is_some(), "{path} was not there");
-        }
-        files.extend(edit.writes);
-    }
-
-    #[test]
-    fn records_of_different_owners_are_apart() {
-        let owner = |sink: &str, inventory| FileOwner {
-            sink: sink.to_owned(),
-            cluster: "lab".to_owned(),
-            inventory,
-            living: None,
-        };
-        let roots = [
-            owner("a/b", InventoryId::namespaced("cluster", "web")),
-            owner("a/b", InventoryId::cluster("web")),
-            owner("a/b", InventoryId::namespaced("n", "web")),
-            owner("a-b", InventoryId::namespaced("n", "web")),
-        ]
-        .map(|owner| Record::of(&owner));
-        let mut files = Files::new();
-        for record in &roots {
-            let edit = record.replace(&files, &[path(1)].into()).unwrap();
-            apply(&mut files, edit);
-        }
-        assert_eq!(files.len(), 4);
-        let mut found = Record::all(&files).unwrap();
-        found.sort_by(|a, b| a.root.cmp(&b.root));
-        let mut expected = roots.to_vec();
-        expected.sort_by(|a, b| a.root.cmp(&b.root));
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn one_path_more_rewrites_one_leaf() {
-        let paths: BTreeSet<RepoPath> = (0..20_000).map(path).collect();
-        let mut files = Files::new();
-        let edit = record().replace(&files, &paths).unwrap();
-        apply(&mut files, edit);
-        assert!(files.len() > 20_000 / CAPACITY);
-        let edit = record().edit(&files, &[path(20_000)], &[]).unwrap();
-        assert!(edit.writes.len() == 1 && edit.removals.is_empty());
-        assert!(edit.writes.values().all(|leaf| leaf.len() < CAPACITY * 40));
-        assert!(record().has(&files, &path(7)).unwrap());
-        assert!(!record().has(&files, &path(20_000)).unwrap());
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(60))]
-
-        #[test]
-        fn edits_lead_to_the_record_of_the_new_set(
-            first in prop::collection::btree_set(0..2_000_u32, 0..1_200),
-            added in prop::collection::btree_set(0..2_000_u32, 0..400),
-            removed in prop::collection::btree_set(0..2_000_u32, 0..900),
-        ) {
-            let paths: BTreeSet<RepoPath> = first.iter().copied().map(path).collect();
-            let mut files = Files::new();
-            let edit = record().replace(&files, &paths).unwrap();
-        apply(&mut files, edit);
-            let added: Vec<RepoPath> = added.difference(&first).copied().map(path).collect();
-            let removed: Vec<RepoPath> = removed.intersection(&first).copied().map(path).collect();
-            let mut next = paths.clone();
-            next.retain(|path| !removed.contains(path));
-            next.extend(added.iter().cloned());
-
-            let edit = record().edit(&files, &added, &removed).unwrap();
-            apply(&mut files, edit);
-            let mut expected = Files::new();
-            let edit = record().replace(&expected, &next).unwrap();
-        apply(&mut expected, edit);
-            prop_assert_eq!(&files, &expected);
-            prop_assert_eq!(record().load(&files).unwrap().unwrap_or_default(), next);
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 //! ([`ownership`](super::ownership)), and the removal of files that an earlier export of the same
 //! owner left. All of it belongs into one commit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kollect_api::{rules::template::Placeholder, sink::common::LayoutMode};
 use kollect_inventory::{Delta, Snapshot};
@@ -14,13 +14,17 @@ use super::body::{Body, File};
 use super::error::LayoutError;
 use super::held::Held;
 use super::leftovers;
-use super::ownership::{FileOwner, Record, RecordEdit};
+use super::owner::FileOwner;
+use super::ownership::{Record, RecordEdit};
 use super::path::RepoPath;
 use super::pattern::{Pattern, without_part};
 use super::places::Places;
 use super::render::{Changes, Rendering, render_as, render_changes};
 use super::{Embedding, Header, Layout, extension, template};
 use crate::sink::Skipped;
+
+/// Up to this many paths are looked up in records one by one.
+const FEW: usize = 64;
 
 /// One commit: first the removals, then the files.
 #[derive(Debug)]
@@ -197,13 +201,13 @@ pub fn plan_release(owner: &FileOwner, held: &dyn Held) -> Result<Vec<RepoPath>,
 struct Taken {
     /// Their files that are in the way.
     files: BTreeSet<RepoPath>,
-    /// What is taken out of their records, by the record's directory.
-    records: BTreeMap<String, (Record, Vec<RepoPath>)>,
+    /// What is taken out of their records.
+    records: Vec<(Record, Vec<RepoPath>)>,
 }
 
 impl Taken {
     fn edit(self, held: &dyn Held, edit: &mut RecordEdit) -> Result<(), LayoutError> {
-        for (record, paths) in self.records.into_values() {
+        for (record, paths) in self.records {
             let theirs = record.take_away(held, &paths)?;
             edit.writes.extend(theirs.writes);
             edit.removals.extend(theirs.removals);
@@ -216,6 +220,13 @@ impl Taken {
 struct Conflict<'p> {
     wanted: &'p RepoPath,
     file: RepoPath,
+}
+
+impl Conflict<'_> {
+    /// Whether the file itself is wanted, rather than its place for a directory or in one.
+    fn is_same(&self) -> bool {
+        *self.wanted == self.file
+    }
 }
 
 /// Refuses paths that somebody else has and may keep. A file that nobody has may be taken over: it
@@ -232,43 +243,64 @@ fn check_free(
         return Ok(taken);
     }
     let own = Record::of(owner);
-    let mut others = Record::all(held)?;
-    others.retain(|other| *other != own);
-    for Conflict { wanted, file } in conflicts {
-        // A file may not replace a directory with other people's files in it, nor a directory
-        // somebody's file.
-        let same = *wanted == file;
-        let mut given_up = same;
-        for other in &others {
-            if !other.has(held, &file)? {
-                continue;
-            }
-            if !owner.may_take(wanted, other) {
-                return Err(if same {
+    let mut given_up: Vec<bool> = conflicts.iter().map(Conflict::is_same).collect();
+    for other in Record::all(held)? {
+        if other == own {
+            continue;
+        }
+        let mut theirs = Vec::new();
+        for at in recorded(held, &other, &conflicts)? {
+            let Conflict { wanted, file } = &conflicts[at];
+            if !owner.may_take(wanted, &other) {
+                return Err(if conflicts[at].is_same() {
                     LayoutError::Owned {
-                        path: file,
+                        path: file.clone(),
                         record: other.root().to_owned(),
                     }
                 } else {
-                    nested(&file)
+                    nested(file)
                 });
             }
-            let root = other.root().to_owned();
-            let (_, paths) = taken
-                .records
-                .entry(root)
-                .or_insert_with(|| (other.clone(), Vec::new()));
-            paths.push(file.clone());
-            given_up = true;
+            given_up[at] = true;
+            theirs.push(file.clone());
         }
+        if !theirs.is_empty() {
+            taken.records.push((other, theirs));
+        }
+    }
+    for (conflict, given_up) in conflicts.into_iter().zip(given_up) {
+        // A file may not replace a directory with other people's files in it, nor a directory
+        // somebody's file.
         if !given_up {
-            return Err(nested(&file));
+            return Err(nested(&conflict.file));
         }
-        if !same {
-            taken.files.insert(file);
+        if !conflict.is_same() {
+            taken.files.insert(conflict.file);
         }
     }
     Ok(taken)
+}
+
+/// Which conflicts are about files in a record.
+fn recorded(
+    held: &dyn Held,
+    record: &Record,
+    conflicts: &[Conflict<'_>],
+) -> Result<Vec<usize>, LayoutError> {
+    let mut found = Vec::new();
+    if conflicts.len() > FEW {
+        // One look at all of it costs less than many looks at parts.
+        let all = record.load(held)?.unwrap_or_default();
+        let theirs = |at: &usize| all.contains(&conflicts[*at].file);
+        found.extend((0..conflicts.len()).filter(theirs));
+        return Ok(found);
+    }
+    for (at, conflict) in conflicts.iter().enumerate() {
+        if record.has(held, &conflict.file)? {
+            found.push(at);
+        }
+    }
+    Ok(found)
 }
 
 /// The files that are where others are wanted.

@@ -183,15 +183,17 @@ fn first_ref(tip: Option<&str>) -> Vec<u8> {
 }
 
 fn small() -> Limits {
-    let mut limits = Limits::default();
-    limits.advertisement = 2 << 20;
+    let mut limits = Limits {
+        advertisement: 2 << 20,
+        ..Limits::default()
+    };
     limits.fetch.pack = 2 << 20;
     limits
 }
 
 async fn published(publisher: &Arc<Publisher>) -> Result<Published, GitError> {
     let publishing = publisher.publish(Edit::new(&[("a", "1")], &[]));
-    tokio::time::timeout(Duration::from_secs(60), publishing)
+    tokio::time::timeout(Duration::from_mins(1), publishing)
         .await
         .expect("an end")
 }

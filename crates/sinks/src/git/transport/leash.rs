@@ -111,7 +111,7 @@ mod tests {
                 }
             }
         });
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(!listening.is_finished());
         drop(leash);
         let kind = listening.await.unwrap();

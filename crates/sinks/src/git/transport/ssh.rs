@@ -18,7 +18,7 @@ use super::{
 use crate::{
     dial::Dialer,
     git::{
-        error::{GitError, MOST_WORDS, complaint},
+        error::{GitError, MOST_WORDS, complaint, words},
         pkt::{Allowance, PktReader, Source},
         protocol::Service,
     },
@@ -267,7 +267,7 @@ impl client::Handler for Watch {
 }
 
 fn broken(error: &russh::Error) -> GitError {
-    GitError::Transport(format!("ssh: {error}"))
+    GitError::Transport(format!("ssh: {}", words(&error.to_string())))
 }
 
 /// The path for the server's shell.
