@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use kollect_api::address::AddressPolicy;
 use kollect_testkit::pki::Authority;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::TcpListener,
 };
 
@@ -326,6 +326,36 @@ async fn proxies_of_the_environment_are_not_used() {
 }
 
 /// A client for a forbidden place can be made; it only never gets there.
+/// The peer reads nothing, the request is given up, the client dropped: the peer notices at once.
+#[tokio::test]
+async fn a_client_that_is_gone_leaves_no_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let client = client(&Trust::default());
+    let uri = format!("http://git.example.com:{port}/x");
+    let request = Request::put(uri).body(full(vec![b'x'; 64 << 20])).unwrap();
+    let mut accepted = tokio::select! {
+        answer = client.send(request) => panic!("{answer:?}"),
+        accepted = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            // Long enough for the buffers to fill.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            stream
+        } => accepted,
+    };
+    drop(client);
+    let rest = async {
+        let mut buffer = vec![0; 1 << 16];
+        let mut total = 0;
+        while let Ok(count @ 1..) = accepted.read(&mut buffer).await {
+            total += count;
+        }
+        total
+    };
+    let total = tokio::time::timeout(Duration::from_mins(1), rest).await;
+    assert!(total.expect("the connection ends") < 64 << 20);
+}
+
 #[tokio::test]
 async fn making_a_client_does_no_network_traffic() {
     let dialer = Dialer::new(AddressPolicy::default());

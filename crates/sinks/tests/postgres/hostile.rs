@@ -5,12 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use kollect_sinks::{Sink, SinkError};
+use kollect_testkit::pki::Authority;
 use serde_json::json;
 
 use super::{
     impostor::{
-        Impostor, Peer, authentication, columns, message, parameter, parameters, ready, row, words,
+        Impostor, Peer, acceptor, authentication, columns, message, parameter, parameters, ready,
+        row, words,
     },
     items::deployments,
     server::{T1, everything, inventory, sink_at},
@@ -19,13 +22,16 @@ use super::{
 /// Far more than any of this takes, and far less than it would take without limits.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+const PLAIN: &str = "sslmode=disable";
+
 const TEXT: u32 = 25;
 const INT8: u32 = 20;
 
 /// What a probe and a delivery to a server say. They never panic, never take long, and say nothing
 /// of the connection string.
 async fn say(server: &Impostor) -> [SinkError; 2] {
-    let sink = sink_at(&server.url("connect_timeout=20"), json!({})).expect("a sink");
+    let sink =
+        sink_at(&server.url("sslmode=disable&connect_timeout=20"), json!({})).expect("a sink");
     let began = Instant::now();
     let (rows, inventory) = (deployments(100, 1), inventory());
     let (probed, delivered) = tokio::join!(
@@ -202,6 +208,65 @@ fn described(given: &[u32], found: &[u32]) -> Vec<u8> {
     [parameters(given), columns(found)].concat()
 }
 
+/// The limits hold for what is encrypted too.
+#[tokio::test]
+async fn a6_encryption_hides_nothing_from_the_limits() {
+    let authority = Authority::new("hostile").expect("an authority");
+    let identity = authority.server(&["127.0.0.1"]).expect("an identity");
+    let acceptor = acceptor(&identity);
+    let server = Impostor::start(move |mut peer| {
+        let acceptor = acceptor.clone();
+        async move {
+            peer.encrypt(&acceptor).await?;
+            peer.welcome().await?;
+            peer.next().await?;
+            peer.send(&words(b'E', "42P01", &"x".repeat(20 << 20)))
+                .await
+        }
+    })
+    .await;
+    let sink = sink_at(&server.url("sslmode=require"), json!({})).expect("a sink");
+    let probed = tokio::time::timeout(PATIENCE, sink.probe()).await;
+    let error = probed.expect("in time").expect_err("a probe fails");
+    assert!(
+        matches!(&error, SinkError::Terminal(text) if text.contains("more than 1 MiB")),
+        "{error:?}"
+    );
+}
+
+/// Somebody in between says that the server does not encrypt: with an authority, that is the end,
+/// and nobody has learned the password.
+#[tokio::test]
+async fn a10_a_password_never_goes_out_in_clear_text_once_an_authority_is_given() {
+    let authority = Authority::new("rightful").expect("an authority").pem();
+    let authority = STANDARD.encode(authority);
+    for mode in ["allow", "prefer", "require", "verify-ca", "verify-full"] {
+        let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
+        let server = Impostor::start(move |mut peer| {
+            let heard = heard.clone();
+            async move {
+                peer.opening().await?;
+                peer.send(b"N").await?;
+                // What follows is plain.
+                peer.opening().await?;
+                let _ = heard.send(());
+                peer.send(&authentication(3, &[])).await
+            }
+        })
+        .await;
+        let tls = json!({"tls": {"caBundle": authority}});
+        let sink = sink_at(&server.url(&format!("sslmode={mode}")), tls).expect("a sink");
+        let probed = tokio::time::timeout(PATIENCE, sink.probe()).await;
+        let error = probed.expect("in time").expect_err("a probe fails");
+        assert!(
+            matches!(&error, SinkError::Terminal(text) if text.contains("does not speak TLS")),
+            "{mode}: {error:?}"
+        );
+        server.deserted().await;
+        assert!(hearing.try_recv().is_err(), "{mode}: plain text was sent");
+    }
+}
+
 /// Answers of the wrong shape are failures, not panics; counts that cannot be are no receipts.
 #[tokio::test]
 async fn a6_answers_that_make_no_sense() {
@@ -232,7 +297,7 @@ async fn a6_answers_that_make_no_sense() {
             statements(peer, move |_| (description.clone(), rows.clone()))
         })
         .await;
-        let sink = sink_at(&server.url(""), json!({})).expect("a sink");
+        let sink = sink_at(&server.url(PLAIN), json!({})).expect("a sink");
         let (rows, inventory) = (deployments(3, 1), inventory());
         let delivered = tokio::time::timeout(PATIENCE, everything(&sink, &inventory, T1, &rows));
         let error = delivered.await.expect("in time").expect_err("no delivery");
@@ -286,7 +351,7 @@ async fn a6_types_within_types_end() {
         }
     })
     .await;
-    let sink = sink_at(&server.url(""), json!({})).expect("a sink");
+    let sink = sink_at(&server.url(PLAIN), json!({})).expect("a sink");
     let (rows, inventory) = (deployments(3, 1), inventory());
     let delivered = tokio::time::timeout(PATIENCE, everything(&sink, &inventory, T1, &rows));
     let error = delivered.await.expect("in time").expect_err("no delivery");
@@ -305,7 +370,8 @@ async fn a6_a_slow_drip_has_a_deadline() {
         peer.drip(&words(b'N', "00000", &"n".repeat(10_000))).await
     })
     .await;
-    let sink = sink_at(&server.url("connect_timeout=1"), json!({})).expect("a sink");
+    let sink =
+        sink_at(&server.url("sslmode=disable&connect_timeout=1"), json!({})).expect("a sink");
     for _ in 0..2 {
         let error = tokio::time::timeout(PATIENCE, sink.probe()).await;
         let error = error.expect("in time").expect_err("no login");
@@ -321,7 +387,7 @@ async fn a6_a_slow_drip_has_a_deadline() {
         peer.drip(&words(b'N', "00000", &"n".repeat(10_000))).await
     })
     .await;
-    let sink = sink_at(&server.url(""), json!({})).expect("a sink");
+    let sink = sink_at(&server.url(PLAIN), json!({})).expect("a sink");
     let (rows, inventory) = (deployments(100, 1), inventory());
     let delivered = everything(&sink, &inventory, T1, &rows);
     let early = tokio::time::timeout(Duration::from_secs(1), delivered).await;
@@ -344,7 +410,7 @@ async fn an_absurd_server_may_still_work() {
         peer.obliging().await.map(|_| ())
     })
     .await;
-    let sink = sink_at(&server.url(""), json!({})).expect("a sink");
+    let sink = sink_at(&server.url(PLAIN), json!({})).expect("a sink");
     let answer = tokio::time::timeout(PATIENCE, sink.probe()).await;
     answer.expect("in time").expect("a probe");
 }

@@ -10,11 +10,17 @@ use std::{
     time::Duration,
 };
 
+use kollect_testkit::pki::Identity;
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
     task::JoinHandle,
 };
+use tokio_rustls::TlsAcceptor;
 
 /// A server that serves every connection by a script. Ends when it is dropped.
 pub(crate) struct Impostor {
@@ -42,7 +48,9 @@ impl Impostor {
         let accepting = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let served = script(Peer { stream });
+                let served = script(Peer {
+                    stream: Some(Box::new(stream)),
+                });
                 let count = Arc::clone(&count);
                 count.fetch_add(1, Ordering::SeqCst);
                 connections.spawn(async move {
@@ -62,7 +70,7 @@ impl Impostor {
     /// A connection string that leads here.
     pub(crate) fn url(&self, rest: &str) -> String {
         let port = self.port;
-        format!("postgres://tenant:hunter2@127.0.0.1:{port}/stock?sslmode=disable&{rest}")
+        format!("postgres://tenant:hunter2@127.0.0.1:{port}/stock?{rest}")
     }
 
     /// Waits until nobody is connected any more.
@@ -77,9 +85,29 @@ impl Impostor {
     }
 }
 
+/// A connection, encrypted or not.
+trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Line for S {}
+
 /// The client of one connection.
 pub(crate) struct Peer {
-    stream: TcpStream,
+    /// Absent only while TLS begins.
+    stream: Option<Box<dyn Line>>,
+}
+
+/// The server's side of TLS.
+pub(crate) fn acceptor(identity: &Identity) -> TlsAcceptor {
+    let certificate = CertificateDer::from_pem_slice(identity.cert_pem.as_bytes());
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.expect("a certificate")], key)
+        .expect("a pair");
+    TlsAcceptor::from(Arc::new(config))
 }
 
 /// A message of the protocol.
@@ -147,11 +175,27 @@ pub(crate) fn row(values: &[Option<&[u8]>]) -> Vec<u8> {
 }
 
 impl Peer {
+    fn line(&mut self) -> io::Result<&mut Box<dyn Line>> {
+        self.stream
+            .as_mut()
+            .ok_or(io::ErrorKind::NotConnected.into())
+    }
+
+    /// Agrees to encrypt.
+    pub(crate) async fn encrypt(&mut self, acceptor: &TlsAcceptor) -> io::Result<()> {
+        self.opening().await?;
+        self.send(b"S").await?;
+        let plain = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
+        self.stream = Some(Box::new(acceptor.accept(plain).await?));
+        Ok(())
+    }
+
     /// Reads the client's opening.
     pub(crate) async fn opening(&mut self) -> io::Result<()> {
-        let length = self.stream.read_u32().await?;
+        let line = self.line()?;
+        let length = line.read_u32().await?;
         let mut body = vec![0; (length as usize).saturating_sub(4)];
-        self.stream.read_exact(&mut body).await?;
+        line.read_exact(&mut body).await?;
         Ok(())
     }
 
@@ -166,15 +210,18 @@ impl Peer {
 
     /// The next message of the client.
     pub(crate) async fn next(&mut self) -> io::Result<(u8, Vec<u8>)> {
-        let tag = self.stream.read_u8().await?;
-        let length = self.stream.read_u32().await?;
+        let line = self.line()?;
+        let tag = line.read_u8().await?;
+        let length = line.read_u32().await?;
         let mut body = vec![0; (length as usize).saturating_sub(4)];
-        self.stream.read_exact(&mut body).await?;
+        line.read_exact(&mut body).await?;
         Ok((tag, body))
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await
+        let line = self.line()?;
+        line.write_all(bytes).await?;
+        line.flush().await
     }
 
     /// Sends the same for ever.
