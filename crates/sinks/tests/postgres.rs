@@ -8,6 +8,7 @@ mod postgres {
     pub(crate) mod impostor;
     pub(crate) mod items;
     pub(crate) mod large;
+    pub(crate) mod parameters;
     pub(crate) mod provisioning;
     pub(crate) mod server;
     pub(crate) mod subject;
