@@ -6,7 +6,7 @@
 //!                                    └─> status <─────┘ report
 //! ```
 
-mod embedding;
+pub mod embedding;
 mod finalize;
 mod object;
 pub mod plan;

@@ -160,7 +160,7 @@ async fn deliver(
     let rows = unit.rows.clone().map_err(NotExported::HeldBack)?;
     let documents = DocumentOptions {
         max_bytes: max_document_bytes,
-        ..DocumentOptions::default()
+        embedding: unit.embedding.clone(),
     };
     if dry_run {
         let bytes = Document::whole(Arc::new(Pass::at(at)), rows.clone()).byte_len();

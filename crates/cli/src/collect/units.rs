@@ -1,9 +1,10 @@
 //! What is exported: each inventory, or each target where there are none. Pure.
 
-use std::num::NonZeroU64;
+use std::{collections::BTreeSet, num::NonZeroU64};
 
 use kollect_api::{
-    InventoryId, KollectClusterInventory, SinkKey, effective, inventory::Dedupe, rules::Object,
+    InventoryId, KollectClusterInventory, KollectClusterTarget, SinkKey, effective,
+    inventory::Dedupe, rules::Object,
 };
 use kollect_collect::{
     inventory_rows::{self, ClusterRows},
@@ -11,6 +12,8 @@ use kollect_collect::{
     store::RowSelection,
 };
 use kollect_inventory::{Snapshot, TargetKind, rollup};
+use kollect_operator::inventories::embedding::ProfilesInUse;
+use kollect_sinks::layout::Embedding;
 
 use super::outcome::{Named, TargetOutcome};
 use crate::configuration::{Configuration, sink_refs};
@@ -25,6 +28,8 @@ pub(crate) struct Unit {
     pub(crate) rows: Result<Snapshot, String>,
     /// Where it goes; nothing for everywhere.
     pub(crate) sinks: Option<Vec<UnitSink>>,
+    /// What is known of its profiles.
+    pub(crate) embedding: Embedding,
 }
 
 /// Where a unit goes.
@@ -47,6 +52,8 @@ pub(crate) fn of_targets(outcomes: &[TargetOutcome]) -> Vec<Unit> {
                 .clone()
                 .ok_or_else(|| "it was not collected".to_owned()),
             sinks: None,
+            // One profile, so that any of its rows tells.
+            embedding: Embedding::Unknown,
         })
         .collect()
 }
@@ -66,24 +73,36 @@ pub(crate) fn of_inventories(
     outcomes: &[TargetOutcome],
 ) -> Vec<Unit> {
     let mut units = Vec::new();
+    let profiles = ProfilesInUse::new(&world.profiles, &world.targets, &world.cluster_targets);
     for object in &configuration.objects {
         let unit = match object {
             Object::Inventory(inventory) if !inventory.spec.suspend => {
                 let selection = inventory_rows::of_inventory(object.namespace());
+                let id = InventoryId::namespaced(object.namespace(), object.name());
                 Unit {
-                    id: InventoryId::namespaced(object.namespace(), object.name()),
+                    embedding: profiles.embedding(&id.scope, &BTreeSet::new()),
+                    id,
                     title: format!("inventory {}/{}", object.namespace(), object.name()),
                     rows: rows(&selection, Dedupe::KeepAll, outcomes),
                     sinks: Some(sinks(object, inventory.spec.max_export_bytes)),
                 }
             }
-            Object::ClusterInventory(inventory) if !inventory.spec.suspend => Unit {
-                id: InventoryId::cluster(object.name()),
-                title: format!("cluster inventory {}", object.name()),
-                rows: selection(inventory, world)
-                    .and_then(|selection| rows(&selection, inventory.spec.dedupe, outcomes)),
-                sinks: Some(sinks(object, None)),
-            },
+            Object::ClusterInventory(inventory) if !inventory.spec.suspend => {
+                let id = InventoryId::cluster(object.name());
+                let selected = selection(inventory, world);
+                let targets = selected.as_ref().map(|(_, targets)| targets);
+                Unit {
+                    embedding: targets.map_or(Embedding::Unknown, |targets| {
+                        profiles.embedding(&id.scope, targets)
+                    }),
+                    id,
+                    title: format!("cluster inventory {}", object.name()),
+                    rows: selected.and_then(|(selection, _)| {
+                        rows(&selection, inventory.spec.dedupe, outcomes)
+                    }),
+                    sinks: Some(sinks(object, None)),
+                }
+            }
             _ => continue,
         };
         units.push(unit);
@@ -107,14 +126,20 @@ fn sinks(inventory: &Object, max_export_bytes: Option<i64>) -> Vec<UnitSink> {
 }
 
 /// Which targets and namespaces a cluster inventory means, or why it cannot be exported.
-fn selection(inventory: &KollectClusterInventory, world: &World) -> Result<RowSelection, String> {
+fn selection(
+    inventory: &KollectClusterInventory,
+    world: &World,
+) -> Result<(RowSelection, BTreeSet<String>), String> {
     let rows = inventory_rows::of_cluster_inventory(
         &inventory.spec,
         &world.cluster_targets,
         &world.namespaces,
     );
     match rows.map_err(|invalid| invalid.to_string())? {
-        ClusterRows::Known { selection, .. } => Ok(selection),
+        ClusterRows::Known { selection, targets } => {
+            let name = |target: &&KollectClusterTarget| target.metadata.name.clone();
+            Ok((selection, targets.iter().filter_map(name).collect()))
+        }
         ClusterRows::NotKnownYet => Err(
             "not all namespaces are known; grant list on namespaces, or give a dump with all of them"
                 .to_owned(),

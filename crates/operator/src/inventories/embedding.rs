@@ -1,9 +1,12 @@
 //! Which profiles put whole objects into the rows of an inventory. The layout of files follows them,
 //! and not what some row happens to hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use kollect_api::{InventoryScope, profile::ExportMode};
+use kollect_api::{InventoryScope, KollectClusterTarget, KollectTarget, profile::ExportMode};
 use kollect_collect::plan::ProfileFact;
 use kollect_sinks::layout::Embedding;
 
@@ -14,7 +17,7 @@ const DEFAULT_ATTRIBUTE: &str = "resource";
 
 /// The profiles that targets use.
 #[derive(Debug, Default)]
-pub(super) struct ProfilesInUse {
+pub struct ProfilesInUse {
     /// Under which attribute each puts whole objects; nothing for one that does not.
     profiles: BTreeMap<NamespacedName, Option<String>>,
     /// The profiles of the targets of a namespace. Nothing stands for a target that cannot be read.
@@ -26,8 +29,25 @@ pub(super) struct ProfilesInUse {
 impl ProfilesInUse {
     /// As configured at this moment.
     pub(super) fn of(configuration: &Configuration) -> Self {
+        let mut all = Self::new(
+            &configuration.profile_facts(),
+            &configuration.targets.all(),
+            &configuration.cluster_targets.all(),
+        );
+        for ((namespace, _), _) in configuration.targets.unreadable() {
+            all.targets.entry(namespace).or_default().push(None);
+        }
+        all
+    }
+
+    /// As these objects say.
+    pub fn new(
+        profiles: &BTreeMap<NamespacedName, ProfileFact>,
+        targets: &[Arc<KollectTarget>],
+        cluster_targets: &[Arc<KollectClusterTarget>],
+    ) -> Self {
         let mut all = Self::default();
-        for (key, fact) in configuration.profile_facts() {
+        for (key, fact) in profiles {
             if let ProfileFact::Found(profile) = fact {
                 let export = profile.spec.export.as_ref();
                 let whole = export.filter(|export| export.mode == ExportMode::Resource);
@@ -35,23 +55,21 @@ impl ProfilesInUse {
                     "" => DEFAULT_ATTRIBUTE.to_owned(),
                     name => name.to_owned(),
                 });
-                all.profiles.insert(key, attribute);
+                all.profiles.insert(key.clone(), attribute);
             }
         }
-        for target in configuration.targets.all() {
+        for target in targets {
             let namespace = target.metadata.namespace.clone().unwrap_or_default();
-            let profile = (namespace.clone(), target.spec.profile_ref.clone());
+            let profile = (namespace.clone(), target.spec.profile_ref.trim().to_owned());
             all.targets
                 .entry(namespace)
                 .or_default()
                 .push(Some(profile));
         }
-        for ((namespace, _), _) in configuration.targets.unreadable() {
-            all.targets.entry(namespace).or_default().push(None);
-        }
-        for target in configuration.cluster_targets.all() {
+        for target in cluster_targets {
             let reference = &target.spec.profile_ref;
-            let profile = (reference.namespace().to_owned(), reference.name.clone());
+            let name = reference.name.trim().to_owned();
+            let profile = (reference.namespace().to_owned(), name);
             let name = target.metadata.name.clone().unwrap_or_default();
             all.cluster_targets.insert(name, profile);
         }
@@ -60,11 +78,7 @@ impl ProfilesInUse {
 
     /// What is known of the profiles behind an inventory: nothing, as long as one of them is not
     /// known, or there is none.
-    pub(super) fn embedding(
-        &self,
-        scope: &InventoryScope,
-        targets: &BTreeSet<String>,
-    ) -> Embedding {
+    pub fn embedding(&self, scope: &InventoryScope, targets: &BTreeSet<String>) -> Embedding {
         let used: Vec<Option<&NamespacedName>> = match scope {
             InventoryScope::Namespace(namespace) => {
                 let targets = self.targets.get(namespace).into_iter().flatten();

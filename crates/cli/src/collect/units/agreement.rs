@@ -84,8 +84,9 @@ fn operator_and_command_line_select_the_same_rows() {
         let plan = plan_of(&inventory, &world);
         let gate = plan.gate.as_ref().map(|gate| gate.reason);
         match selection(&inventory, &world) {
-            Ok(selection) => {
+            Ok((selection, targets)) => {
                 assert_eq!(plan.order.scope, selection, "{id}");
+                assert_eq!(plan.targets, targets, "{id}");
                 assert!(!plan.undecided, "{id}");
                 // Whether targets are ready is known to the operator alone.
                 assert!(matches!(gate, None | Some(Reason::TargetDegraded)), "{id}");
