@@ -151,6 +151,8 @@ pub struct Lease {
     start: Instant,
     /// Requests that failed in a row.
     failures: u32,
+    /// Writes that were forbidden since the last one that was accepted.
+    forbidden: u32,
 }
 
 impl Lease {
@@ -178,6 +180,7 @@ impl Lease {
             object: None,
             start: Instant::now(),
             failures: 0,
+            forbidden: 0,
         })
     }
 
@@ -212,6 +215,10 @@ impl Lease {
                 Some(Err(problem)) => {
                     self.complain(&problem, now);
                     self.election.failed(was_write, now);
+                    if was_write && problem.is_forbidden() {
+                        self.forbidden = self.forbidden.saturating_add(1);
+                        self.pause(&stop).await;
+                    }
                 }
                 None => self.election.failed(was_write, now),
             }
@@ -219,6 +226,17 @@ impl Lease {
         leadership.send_replace(Leadership::Candidate);
         if self.election.may_hold(self.now()) {
             self.hand_over().await;
+        }
+    }
+
+    /// Waits before the next attempt of a candidate that lacks a right. A leader has no time to.
+    async fn pause(&self, stop: &CancellationToken) {
+        if self.election.reign(self.now()).is_none() {
+            let pause = self.timings.pause(self.forbidden);
+            tokio::select! {
+                () = sleep_until(Instant::now() + pause) => {}
+                () = stop.cancelled() => {}
+            }
         }
     }
 
@@ -299,6 +317,7 @@ impl Lease {
                 self.object = lease;
             }
             Answer::Accepted(lease) => {
+                self.forbidden = 0;
                 self.election.accepted(Record::of(&lease), sent, now);
                 self.object = Some(lease);
             }
@@ -385,6 +404,13 @@ enum Problem {
     Request(#[from] kube::Error),
     #[error("no answer in time")]
     Late,
+}
+
+impl Problem {
+    /// Whether a right is missing.
+    fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Request(kube::Error::Api(status)) if status.code == 403)
+    }
 }
 
 async fn within<T>(

@@ -179,7 +179,14 @@ fn c1_c6_without_one_right_at_a_time_nothing_spins_and_everything_else_goes_on()
     }
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     stage.plane.cluster().apply(&list.to_string())?;
-    stage.start_as(&trouble.kubeconfig(&user)?, &[])?;
+    let kubeconfig = trouble.kubeconfig(&user)?;
+    stage.start_as(&kubeconfig, &[])?;
+    let leader = stage.operator.take();
+    // Another one may not create its lease, so it never leads.
+    trouble.rule(on("create", "leases"), Effect::Status(403));
+    let lease = format!("--leader-elect-namespace={}", stage.namespace);
+    stage.start_as(&kubeconfig, &["--leader-elect", &lease])?;
+    let candidate = std::mem::replace(&mut stage.operator, leader);
 
     // What can be done is done, and what cannot is said.
     let of = |right: &str| lacking.get(right).context("a right of the list");
@@ -237,6 +244,13 @@ fn c1_c6_without_one_right_at_a_time_nothing_spins_and_everything_else_goes_on()
         };
         ensure!(more <= 2 * objects, "{request}: {more} times in 20 s");
     }
+    ensure!(
+        after
+            .keys()
+            .any(|request| request.starts_with("create leases ")),
+        "nobody wanted to lead: {after:#?}"
+    );
+    drop(candidate);
     for right in NAMESPACED
         .iter()
         .chain(&CLUSTER)

@@ -562,3 +562,23 @@ fn c4_a_target_that_is_not_ready_yet_is_told_when_it_lasts() {
         "Degraded=True/TargetDegraded: 1 target(s) not Ready: [all]"
     );
 }
+
+#[test]
+fn c17_a_failed_export_says_when_it_is_tried_again() {
+    for (error, expected) in [
+        (
+            SinkError::terminal("authentication failed"),
+            "tried again hourly",
+        ),
+        (
+            SinkError::transient("conn refused"),
+            "pauses of up to 5 minutes",
+        ),
+    ] {
+        let bad = report(vec![lane(pg(), failed(error))]);
+        let status = pass(&InventoryStatus::default(), &plan(), &bad, 0, 1);
+        let message = &status.sink_exports[0].conditions[0].message;
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains("kollect.dev/requestedAt"), "{message}");
+    }
+}

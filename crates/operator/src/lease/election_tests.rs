@@ -366,3 +366,12 @@ fn timings_have_to_fit_together() {
     let odd = Timings::new(millis(1_500), millis(1_000), millis(100)).unwrap();
     assert_eq!(odd.whole_seconds(), 2);
 }
+
+#[test]
+fn c1_a_candidate_without_the_right_asks_less_and_less_often() {
+    let seconds = Duration::from_secs;
+    let timings = Timings::new(seconds(15), seconds(10), seconds(2)).expect("they fit");
+    let pauses: Vec<u64> = (1..=7).map(|n| timings.pause(n).as_secs()).collect();
+    assert_eq!(pauses, [2, 4, 8, 16, 30, 30, 30]);
+    assert_eq!(timings.pause(u32::MAX), seconds(30));
+}

@@ -56,6 +56,14 @@ impl Timings {
         }
     }
 
+    /// How long a candidate waits beyond the retry period when so many writes in a row were
+    /// forbidden: the right may be granted at any time, but asking often does not help.
+    pub(super) fn pause(&self, forbidden: u32) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(30);
+        let doubled = 1_u32 << forbidden.saturating_sub(1).min(10);
+        self.retry_period.saturating_mul(doubled).min(LONGEST)
+    }
+
     /// How long others wait after the last sign of life.
     pub(super) fn duration(&self) -> Duration {
         self.duration

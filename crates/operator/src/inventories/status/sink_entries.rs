@@ -161,7 +161,14 @@ fn entry(
                 ),
             ),
         }),
-        Standing::Bad(reason, text, _) => Some(synced(ConditionStatus::False, *reason, text)),
+        Standing::Bad(reason, text, class) => {
+            let text = match reason {
+                Reason::ExportFailed => format!("{text}; {}", next_attempt(*class)),
+                // What has to be changed first is said already.
+                _ => text.clone(),
+            };
+            Some(synced(ConditionStatus::False, *reason, &text))
+        }
         Standing::Behind => {
             let first = statements::find(&entry.conditions, ConditionType::Synced).is_none();
             (first || facts.steady > facts.patience).then(|| {
@@ -178,6 +185,18 @@ fn entry(
 }
 
 /// Whether what is recorded is worth a correction. A time to come was not written by us.
+/// When a failed export is tried again, and what ends the wait.
+fn next_attempt(class: FailureClass) -> &'static str {
+    match class {
+        FailureClass::Terminal => {
+            "tried again hourly, and at once when the inventory, the sink or its Secret changes, when a probe succeeds again, or with a new value of the annotation kollect.dev/requestedAt"
+        }
+        FailureClass::Transient | FailureClass::Forbidden => {
+            "tried again after pauses of up to 5 minutes, and at once with a new value of the annotation kollect.dev/requestedAt"
+        }
+    }
+}
+
 fn old(recorded: Timestamp, at: Timestamp) -> bool {
     Duration::try_from(at.duration_since(recorded)).map_or(true, |age| age >= CONFIRMATION)
 }
