@@ -200,6 +200,9 @@ mod tests {
 
     #[test]
     fn events_say_how_bad_it_is() {
+        use ConditionStatus::{False, True};
+        use ConditionType::{Degraded, Ready, Synced, TLSInsecure};
+
         let meta = ObjectMeta {
             name: Some("t".to_owned()),
             namespace: Some("team-a".to_owned()),
@@ -207,8 +210,6 @@ mod tests {
             ..ObjectMeta::default()
         };
         let now = Timestamp::UNIX_EPOCH;
-        use ConditionStatus::{False, True};
-        use ConditionType::{Degraded, Ready, Synced, TLSInsecure};
         for (type_, status, reason, expected) in [
             (Ready, True, Reason::Collecting, "Normal"),
             (Degraded, True, Reason::Suspended, "Warning"),

@@ -395,7 +395,7 @@ impl Inventories {
         for running in self.running.values() {
             *states.entry(running.state()).or_default() += 1;
         }
-        let surveyed = self.running.values().map(|running| running.rows());
+        let surveyed = self.running.values().map(Running::rows);
         self.exports.inventories(states, surveyed.sum());
     }
 

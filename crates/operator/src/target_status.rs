@@ -40,6 +40,7 @@ pub enum Sinks {
 
 /// What is known of a target at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct TargetFacts {
     /// `metadata.generation`.
     pub generation: Option<i64>,

@@ -312,7 +312,7 @@ fn not_ready(targets: &[&KollectClusterTarget]) -> Option<Trouble> {
     bad.sort_unstable_by_key(|(name, _)| *name);
     let names: Vec<&str> = bad.iter().map(|(name, _)| *name).collect();
     // The first few say why; whoever mends them sees the rest.
-    let why: String = bad
+    let why: Vec<String> = bad
         .iter()
         .filter_map(|(name, ready)| Some((name, (*ready)?)))
         .take(3)
@@ -324,9 +324,10 @@ fn not_ready(targets: &[&KollectClusterTarget]) -> Option<Trouble> {
     (!names.is_empty()).then(|| Trouble {
         reason: Reason::TargetDegraded,
         message: format!(
-            "{} target(s) not Ready: [{}]{why}",
+            "{} target(s) not Ready: [{}]{}",
             names.len(),
-            names.join(" ")
+            names.join(" "),
+            why.concat()
         ),
     })
 }

@@ -527,7 +527,7 @@ fn c19_rows_that_were_not_counted_are_not_given() {
 fn c4_a_restart_has_more_patience_than_a_change() {
     assert_eq!(patience(Duration::ZERO), Duration::from_secs(30));
     assert_eq!(patience(Duration::from_secs(59)), Duration::from_secs(30));
-    assert_eq!(patience(Duration::from_secs(60)), PATIENCE);
+    assert_eq!(patience(Duration::from_mins(1)), PATIENCE);
 }
 
 #[test]
