@@ -97,6 +97,12 @@ words! {
         ProfileNotFound,
         /// The operator may not read the referenced profile.
         ProfileForbidden,
+        /// The referenced profile could not be read.
+        ProfileLookupFailed,
+        /// Namespaces could not be read.
+        NamespaceLookupFailed,
+        /// Targets could not be read.
+        TargetLookupFailed,
         /// Scopes could not be read.
         ScopeLookupFailed,
         /// A kind outside `allowedGVKs`.

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     condition::Condition,
@@ -312,8 +312,14 @@ sink_ref_lists!(KollectInventorySpec, KollectClusterInventorySpec);
 pub struct SinkExportStatus {
     /// Sink key `<family>/<name>`, for example `database/warehouse`.
     pub name: String,
-    /// Namespace of the sink, on cluster inventories.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Namespace of the sink, on cluster inventories. Together with the name it tells sinks apart.
+    // A key of a list needs a default; what has it says nothing.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "nothing_if_empty"
+    )]
+    #[schemars(extend("default" = ""))]
     pub namespace: Option<String>,
     /// Last successful export to this sink.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -325,6 +331,13 @@ pub struct SinkExportStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+fn nothing_if_empty<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.filter(|text| !text.is_empty()))
 }
 
 /// What a KollectInventory last delivered.
@@ -372,7 +385,7 @@ pub struct KollectClusterInventoryStatus {
     pub last_export_time: Option<Time>,
     /// What was delivered to each sink.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "namespace"]))]
     pub sink_exports: Vec<SinkExportStatus>,
     /// Cluster targets included.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -25,7 +25,7 @@
 //!                                     after a few minutes if nothing was opened;
 //!                                     until then only for targets it serves (Watch::serves)
 //! 6. ask plan.unknown_kinds and plan.reviews, put the answers into the world, plan again;
-//!    ask all reviews again every 30 s, and unknown or failed kinds at least every 60 s
+//!    ask all reviews again every 30 s, and plan.unsettled_kinds at least every 60 s
 //! 7. write the status of each target whose TargetPlan differs from the old one
 //! ```
 //!
@@ -67,6 +67,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use hashbrown::HashSet;
 use kollect_api::GroupVersionKind;
+use kollect_inventory::TargetKind;
 
 use self::basis::{Basis, Drafted, Inputs};
 use self::draft::Drafting;
@@ -105,6 +106,9 @@ pub struct Plan {
     wishes: BTreeMap<Arc<Resource>, Wish>,
     /// Kinds that discovery has to be asked about.
     pub unknown_kinds: Vec<GroupVersionKind>,
+    /// Kinds that were not there, or could not be asked about, when discovery was asked last: to
+    /// be asked again from time to time, since nobody may tell when they come.
+    pub unsettled_kinds: Vec<GroupVersionKind>,
     /// What access depends on: to be asked now if there is no answer, and again from time to time.
     pub reviews: BTreeSet<Review>,
 }
@@ -135,14 +139,24 @@ impl Plan {
             separate_watches: world.settings.separate_watches,
             ..Plan::default()
         };
+        for gvk in inputs.iter().filter_map(Inputs::unsettled_kind) {
+            if !next.unsettled_kinds.contains(gvk) {
+                next.unsettled_kinds.push(gvk.clone());
+            }
+        }
         let drafts = self.drafts(&basis, &inputs, world, &mut next.unknown_kinds);
         let mut by_resource: BTreeMap<Arc<Resource>, Vec<Arc<TargetPlan>>> = BTreeMap::new();
+        let mut plans = Vec::with_capacity(inputs.len());
         for (inputs, (plan, definite)) in inputs.into_iter().zip(drafts) {
             if definite {
                 let plan = Arc::clone(&plan);
                 let drafted = Drafted { inputs, plan };
                 next.drafts.insert(drafted.plan.key.clone(), drafted);
             }
+            plans.push(plan);
+        }
+        plans.extend(self.unreadable(world));
+        for plan in plans {
             match plan.collection() {
                 Some(collection) => {
                     let resource = Arc::clone(&collection.resource);
@@ -195,6 +209,16 @@ impl Plan {
             drafts.push((Arc::new(draft.plan), draft.definite));
         }
         drafts
+    }
+
+    /// The plans of targets that cannot be decoded: what was collected goes on; where nothing was,
+    /// nothing is known.
+    fn unreadable(&self, world: &World) -> Vec<Arc<TargetPlan>> {
+        let cluster = |key: &TargetKey| key.owner == TargetKind::ClusterTarget;
+        let all = world.unreadable_targets.iter();
+        all.filter(|(key, _)| !(world.settings.tenant_mode && cluster(key)))
+            .map(|(key, why)| Arc::new(TargetPlan::unreadable(key, why, self.target(key))))
+            .collect()
     }
 
     /// Chooses how a resource is watched and completes the plans of its targets with that.

@@ -66,9 +66,9 @@ mod validity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, MutexGuard, RwLock};
+use std::sync::{Arc, MutexGuard, RwLock, RwLockReadGuard};
 
-use kollect_inventory::{Row, Snapshot};
+use kollect_inventory::{Row, Snapshot, TargetKind};
 
 use self::locks::{read, write};
 use self::news::News;
@@ -131,6 +131,8 @@ struct Directory {
     subscribers: Vec<Arc<Subscriber>>,
     /// A plan was applied, so the targets are known.
     planned: bool,
+    /// The cluster targets that the plan knows, also those without rows.
+    cluster_targets: BTreeSet<Arc<str>>,
     /// The last change of a target that is no longer there.
     removed: u64,
 }
@@ -164,11 +166,44 @@ impl Store {
             }
         }
         directory.planned = true;
+        let keys = plan.targets().map(|target| &target.key);
+        directory.cluster_targets = keys
+            .filter(|key| key.owner == TargetKind::ClusterTarget)
+            .map(|key| Arc::clone(&key.name))
+            .collect();
         // Whether a scope is complete may have changed, also by what ended.
         let readers = directory.subscribers.iter().filter(|reader| reader.poke());
         news.readers.extend(readers.cloned());
         drop(directory);
         news.tell(&self.0.shared.signals);
+    }
+
+    /// Tells which targets are at fault themselves, and why. Inventories of their namespace do not
+    /// wait for them any more if they have not been listed yet: their rows are left out, and
+    /// whoever takes all rows is told that nothing is known of those ([`Snapshot::held`]).
+    /// Cluster inventories wait nevertheless.
+    pub fn hold(&self, faulty: &BTreeMap<TargetKey, String>) {
+        let mut news = News::default();
+        let directory = read(&self.0.directory);
+        for (key, target) in &directory.targets {
+            news.join(target.hold(faulty.get(key).map(String::as_str)));
+        }
+        drop(directory);
+        news.tell(&self.0.shared.signals);
+    }
+
+    /// The targets of a scope that nobody waits for, and why.
+    pub fn held(&self, scope: &RowSelection) -> Vec<(TargetKey, String)> {
+        let directory = read(&self.0.directory);
+        let targets = directory.targets_in(scope);
+        targets
+            .filter_map(|target| Some((target.key.clone(), target.held()?.into())))
+            .collect()
+    }
+
+    /// How many targets of a scope have rows, or may have some.
+    pub fn targets(&self, scope: &RowSelection) -> usize {
+        read(&self.0.directory).targets_in(scope).count()
     }
 
     /// A way to write the rows of a target, if the target collects.
@@ -199,11 +234,12 @@ impl Store {
     /// The rows of a scope at one moment, whether its targets are complete or not.
     pub fn snapshot(&self, scope: &RowSelection) -> (Snapshot, Revision) {
         let directory = read(&self.0.directory);
-        let moment = Moment::of(&directory, scope);
+        let mut moment = Moment::of(&directory, scope);
         let (rows, revision) = (moment.rows(scope), moment.revision);
+        let held = std::mem::take(&mut moment.held);
         drop(moment);
         drop(directory);
-        (Snapshot::new(rows), revision)
+        (Snapshot::new(rows).holding(held), revision)
     }
 
     /// The rows of one target.
@@ -232,13 +268,10 @@ impl Store {
     }
 
     /// Whether a scope's rows are all there: a plan has been applied, and every contributing
-    /// target has been listed completely.
+    /// target has been listed completely, or is held.
     pub fn is_complete(&self, scope: &RowSelection) -> bool {
         let directory = read(&self.0.directory);
-        directory.planned
-            && directory
-                .targets_in(scope)
-                .all(|target| target.is_complete())
+        directory.planned && directory.incomplete(scope).is_empty()
     }
 
     /// The targets whose status has news: complete, failures, policy failures. Meant for one
@@ -267,6 +300,10 @@ impl Inner {
         }
         if let Some(old) = directory.targets.remove(key) {
             news = old.close();
+            if old.is_held() {
+                // What its rows are worth was not known; now it is, or will be.
+                news.join(old.start_over());
+            }
             directory.removed = directory.removed.max(old.revision());
         }
         let shared = Arc::clone(&self.shared);
@@ -299,16 +336,17 @@ impl Inner {
         if subscriber.rest() {
             return Taken::Nothing;
         }
-        let moment = Moment::of(&directory, &scope);
+        let mut moment = Moment::of(&directory, &scope);
         let revision = moment.revision;
         match subscriber.take() {
             Some(delta) if delta.is_empty() => Taken::Nothing,
             Some(delta) => Taken::Changes(delta, revision),
             None => {
                 let rows = moment.rows(&scope);
+                let held = std::mem::take(&mut moment.held);
                 drop(moment);
                 drop(directory);
-                Taken::Everything(Snapshot::new(rows), revision)
+                Taken::Everything(Snapshot::new(rows).holding(held), revision)
             }
         }
     }
@@ -337,25 +375,53 @@ impl Inner {
 /// Some targets at one moment: nobody can write to them while it lasts, and every change up to its
 /// revision has reached all subscribers.
 struct Moment<'a> {
-    stripes: Vec<MutexGuard<'a, Stripe>>,
+    /// Of each target.
+    stripes: Vec<Vec<MutexGuard<'a, Stripe>>>,
+    /// Whether nothing is known of the rows of each target.
+    left_out: Vec<bool>,
     count: usize,
     revision: Revision,
+    /// Names of the targets whose rows are left out, because they are not known.
+    held: Vec<Box<str>>,
+    /// Nobody becomes known, or unknown, meanwhile.
+    _guards: Vec<RwLockReadGuard<'a, Option<Box<str>>>>,
 }
 
 impl<'a> Moment<'a> {
     fn of(directory: &'a Directory, scope: &RowSelection) -> Self {
         let targets: Vec<_> = directory.targets_in(scope).collect();
-        let stripes = targets.iter().flat_map(|target| target.freeze()).collect();
+        let stripes = targets
+            .iter()
+            .map(|target| target.freeze().collect())
+            .collect();
+        // After the stripes, in this order everywhere.
+        let guards: Vec<_> = targets.iter().map(|target| target.lock_held()).collect();
+        let mut held = Vec::new();
+        let mut count = 0;
+        let mut left_out = Vec::new();
+        for (target, guard) in targets.iter().zip(&guards) {
+            left_out.push(guard.is_some());
+            if guard.is_some() {
+                held.push((*target.key.name).into());
+            } else {
+                count += target.rows();
+            }
+        }
         Moment {
             stripes,
-            count: targets.iter().map(|target| target.rows()).sum(),
+            left_out,
+            count,
             revision: directory.last_revision(scope),
+            held,
+            _guards: guards,
         }
     }
 
     fn rows(&self, scope: &RowSelection) -> Vec<Row> {
         let mut rows = Vec::with_capacity(self.count);
-        let all = self.stripes.iter().flat_map(|stripe| stripe.rows());
+        let known = self.stripes.iter().zip(&self.left_out);
+        let known = known.filter(|(_, left_out)| !**left_out);
+        let all = known.flat_map(|(stripes, _)| stripes.iter().flat_map(|stripe| stripe.rows()));
         rows.extend(all.filter(|row| scope.includes_row(row)).cloned());
         rows
     }
@@ -367,15 +433,29 @@ impl Directory {
         let scope = subscriber.scope();
         // Before looking, so that a target that becomes complete meanwhile is not missed.
         subscriber.wait();
-        let incomplete = self
-            .targets_in(&scope)
-            .filter(|target| !target.is_complete());
-        let incomplete: Vec<_> = incomplete.map(|target| target.key.clone()).collect();
+        let incomplete = self.incomplete(&scope);
         if !self.planned || !incomplete.is_empty() {
             return Some(incomplete);
         }
         subscriber.listen();
         None
+    }
+
+    /// The targets that have to be listed before a scope's rows are known.
+    fn incomplete(&self, scope: &RowSelection) -> Vec<TargetKey> {
+        let rollup = matches!(scope, RowSelection::Cluster { .. });
+        let incomplete = self
+            .targets_in(scope)
+            .filter(|target| !target.is_complete() && (rollup || !target.is_held()));
+        let mut incomplete: Vec<_> = incomplete.map(|target| target.key.clone()).collect();
+        if let RowSelection::Cluster { targets, .. } = scope {
+            // Whoever selects them knows them from the configuration, which may be ahead.
+            let unplanned = targets
+                .iter()
+                .filter(|name| !self.cluster_targets.contains(name.as_str()));
+            incomplete.extend(unplanned.map(|name| TargetKey::cluster(name)));
+        }
+        incomplete
     }
 
     /// The last change of a scope's rows.

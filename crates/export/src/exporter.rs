@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use kollect_api::{SinkKey, inventory::Dedupe};
 use kollect_collect::store::{Revision, RowSelection, Store, Subscription, Taken};
-use kollect_sinks::{Delivery, Demand, Receipt, SinkError};
+use kollect_sinks::{Delivery, Demand, Receipt, SinkError, backend};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -358,6 +358,11 @@ impl Exporter {
         let Some(source) = lane.source().map(Arc::clone) else {
             return;
         };
+        let keeps_held = backend::keeps_held(&source.spec);
+        if !keeps_held && !self.store.held(&self.order.scope).is_empty() {
+            // It cannot leave rows as they are of which nothing is known, so it waits for them.
+            return;
+        }
         if !self.busy.insert(key.clone()) {
             return;
         }
@@ -409,6 +414,7 @@ impl Exporter {
         let wall = Timestamp::now();
         let lane = &mut self.lanes[at];
         let source = Arc::clone(turn.source());
+        let keeps_held = backend::keeps_held(&source.spec);
         if attempt.since.is_none() || source.demand == Demand::Documents {
             lane.subscription.start_over();
         }
@@ -424,6 +430,10 @@ impl Exporter {
                 };
                 lane.unchanged(attempt, rows_version, now);
                 self.calls.observer.debounced();
+                return;
+            }
+            Taken::Everything(snapshot, _) if !keeps_held && !snapshot.held().is_empty() => {
+                lane.subscription.start_over();
                 return;
             }
             Taken::Everything(_, revision) | Taken::Changes(_, revision) => *revision,

@@ -21,7 +21,7 @@ pub(crate) fn of_delivery(
         }
         Taken::Everything(snapshot, _) => {
             let rows = rollup::merged(snapshot.rows().iter().cloned(), dedupe);
-            Some(DeliveryRows::All(rows))
+            Some(DeliveryRows::All(rows.holding(snapshot.held().to_vec())))
         }
         Taken::Changes(delta, _) if dedupe == Dedupe::KeepAll => {
             Some(DeliveryRows::Changes(Arc::new(delta)))

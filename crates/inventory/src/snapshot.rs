@@ -17,6 +17,7 @@ pub struct Snapshot(Arc<Content>);
 
 struct Content {
     rows: Box<[Row]>,
+    held: Box<[Box<str>]>,
     measured: OnceLock<(Fingerprint, u64)>,
 }
 
@@ -41,8 +42,31 @@ impl Snapshot {
         debug_assert!(rows.is_sorted_by(|a, b| a.identity() < b.identity()));
         Snapshot(Arc::new(Content {
             rows: rows.into_boxed_slice(),
+            held: Box::default(),
             measured: OnceLock::new(),
         }))
+    }
+
+    /// The same rows, and the names of targets whose rows are not known: they are not in here, and
+    /// whoever keeps rows must keep those as they are.
+    #[must_use]
+    pub fn holding(self, held: Vec<Box<str>>) -> Self {
+        if held.is_empty() {
+            return self;
+        }
+        let mut content = Arc::try_unwrap(self.0).unwrap_or_else(|shared| Content {
+            rows: shared.rows.clone(),
+            held: Box::default(),
+            measured: OnceLock::new(),
+        });
+        content.held = held.into_boxed_slice();
+        Snapshot(Arc::new(content))
+    }
+
+    /// Names of the targets, all of the inventory's own namespace, whose rows are not known.
+    /// Nothing may be concluded from rows of theirs not being in here.
+    pub fn held(&self) -> &[Box<str>] {
+        &self.0.held
     }
 
     /// The rows in canonical order.

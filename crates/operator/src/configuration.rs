@@ -1,64 +1,96 @@
 //! What users configured: all objects of our own kinds and the namespaces, kept current.
+//!
+//! Not to know is a state of its own. A kind that could not be listed since this process began is
+//! not empty: [`Kind::unknown`] says what is missing, whoever depends on it leaves everything as
+//! it is, and says so. A kind that was listed once and cannot be read now ([`Kind::stale`]) stays
+//! in use as it was.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::{
-    api::core::v1::Namespace,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::core::v1::Namespace;
 use kollect_api::{
     KollectClusterInventory, KollectClusterScope, KollectClusterTarget, KollectConnectionTest,
     KollectDatabaseSink, KollectEventSink, KollectInventory, KollectProfile, KollectScope,
     KollectSnapshotSink, KollectTarget,
 };
-use kollect_collect::plan::{NamespaceFacts, NamespaceListing, ProfileFact, Readable, World};
+use kollect_collect::plan::{
+    NamespaceFacts, NamespaceListing, ProfileFact, Readable, TargetKey, World,
+};
 use kollect_watch::{
-    ApiServer, InterruptionClass, Resource as Served, View, WatchHandle, WatchScope, WatchSource,
-    WatchSubject,
+    ApiServer, Decode, InterruptionClass, Resource as Served, View, WatchHandle, WatchScope,
+    WatchSource, WatchSubject,
 };
 use kube::Resource;
-use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    definitions::{Definition, DefinitionDecoder},
     table::{Compare, NamespacedName, Shared, Table, TypedDecoder, relevance},
     wakeups::Wakeups,
 };
 
-/// One kind, from one watch or from one watch per namespace.
-pub struct Kind<K: Resource + DeserializeOwned + Send + 'static> {
-    parts: Vec<Shared<K>>,
-    /// Held because a watch ends with its handle.
-    watches: Vec<WatchHandle<TypedDecoder<K>>>,
+/// How long a refusal may last before anybody is told: an API server that has just started refuses
+/// what it will allow in a moment.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the first listing may take before it counts as not answered.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How long a kind that was listed may be out of reach before anybody is told.
+const STALE: Duration = Duration::from_secs(30);
+
+/// What is not known of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// Whether it is a right that is missing.
+    pub forbidden: bool,
+    /// What is missing and what to do, for people.
+    pub why: String,
 }
 
-impl<K> Kind<K>
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned + PartialEq + Send + Sync + 'static,
-{
-    fn nobody() -> Self {
-        Self {
-            parts: Vec::new(),
-            watches: Vec::new(),
-        }
-    }
+/// One kind, from one watch or from one watch per namespace.
+pub struct Kind<K: Send + 'static, D: Decode<Object = K> = TypedDecoder<K>> {
+    /// Plural and group, for people.
+    name: String,
+    parts: Vec<Shared<K>>,
+    /// Held because a watch ends with its handle.
+    watches: Vec<WatchHandle<D>>,
+    since: Instant,
+}
 
+impl<K, D> Kind<K, D>
+where
+    K: Resource<DynamicType = ()> + PartialEq + Send + Sync + 'static,
+    D: Decode<Object = K> + Default,
+{
     fn watch(context: &Context<'_>, scopes: &[WatchScope]) -> Self {
-        Self::watch_into(context, scopes, || {
-            Shared::new(Arc::clone(&context.changed))
-        })
+        Self::watch_through(context, scopes, || View::full(D::default()))
     }
 
     /// Watches a kind whose statuses we write: not every new version concerns everybody.
     fn watch_relevant(context: &Context<'_>, scopes: &[WatchScope], compare: Compare<K>) -> Self {
-        let table = || Shared::comparing(Arc::clone(&context.changed), compare);
-        Self::watch_into(context, scopes, table)
+        Self::watch_into(
+            context,
+            scopes,
+            || View::full(D::default()),
+            |what| Shared::comparing(Arc::clone(&context.changed), what, compare),
+        )
+    }
+
+    fn watch_through(
+        context: &Context<'_>,
+        scopes: &[WatchScope],
+        view: impl Fn() -> View<D>,
+    ) -> Self {
+        Self::watch_into(context, scopes, view, |what| {
+            Shared::new(Arc::clone(&context.changed), what)
+        })
     }
 
     fn watch_into(
         context: &Context<'_>,
         scopes: &[WatchScope],
-        table: impl Fn() -> Shared<K>,
+        view: impl Fn() -> View<D>,
+        table: impl Fn(&str) -> Shared<K>,
     ) -> Self {
         let resource = Arc::new(Served {
             group: K::group(&()).into_owned(),
@@ -66,12 +98,23 @@ where
             plural: K::plural(&()).into_owned(),
             namespaced: scopes.iter().any(|scope| *scope != WatchScope::All),
         });
-        let mut kind = Self::nobody();
+        let mut kind = Self {
+            name: match &*resource.group {
+                "" => resource.plural.clone(),
+                group => format!("{}.{group}", resource.plural),
+            },
+            parts: Vec::new(),
+            watches: Vec::new(),
+            since: Instant::now(),
+        };
         for scope in scopes {
-            let shared = table();
+            let what = match scope.namespace() {
+                Some(namespace) => format!("{} in namespace {namespace:?}", kind.name),
+                None => kind.name.clone(),
+            };
+            let shared = table(&what);
             let subject = WatchSubject::new(Arc::clone(&resource), scope.clone());
-            let view = View::full(TypedDecoder::default());
-            let source = WatchSource::new(Arc::clone(context.server), subject, view);
+            let source = WatchSource::new(Arc::clone(context.server), subject, view());
             kind.parts.push(shared.clone());
             kind.watches.push(source.spawn(shared, context.stop));
         }
@@ -114,16 +157,89 @@ where
         all
     }
 
-    /// Why the kind cannot be read at present, if so.
-    pub fn trouble(&self) -> Option<(InterruptionClass, String)> {
+    /// What is missing to know the objects at all, once that is certain. Nothing while the first
+    /// listing is under way as it should be.
+    pub fn unknown(&self) -> Option<Unknown> {
+        let waited = self.since.elapsed();
         self.parts.iter().find_map(|part| {
             part.read(|table| {
-                table
-                    .trouble()
-                    .map(|trouble| (trouble.class, trouble.message.clone()))
+                if table.is_listed() {
+                    return None;
+                }
+                match table.trouble() {
+                    Some(trouble) if waited >= PATIENCE => {
+                        Some(self.missing(trouble.class, &trouble.message))
+                    }
+                    None if waited >= SILENCE => Some(Unknown {
+                        forbidden: false,
+                        why: format!(
+                            "{} cannot be listed: the API server has not answered yet",
+                            self.name
+                        ),
+                    }),
+                    _ => None,
+                }
             })
         })
     }
+
+    /// Why the objects may have changed without anybody noticing, if that has been so for a while.
+    pub fn stale(&self) -> Option<Unknown> {
+        self.parts.iter().find_map(|part| {
+            part.read(|table| {
+                let trouble = table.trouble().filter(|_| table.is_listed())?;
+                let lasting = trouble.since.elapsed() >= STALE;
+                lasting.then(|| self.missing(trouble.class, &trouble.message))
+            })
+        })
+    }
+
+    fn missing(&self, class: InterruptionClass, message: &str) -> Unknown {
+        let (forbidden, advice) = match class {
+            InterruptionClass::Forbidden => (
+                true,
+                "; grant the operator get, list and watch on it, it is asked again within a minute",
+            ),
+            InterruptionClass::NotInstalled => (
+                false,
+                "; install its CustomResourceDefinition, it is asked again within a minute",
+            ),
+            _ => (false, "; it is asked again within a minute"),
+        };
+        Unknown {
+            forbidden,
+            why: format!(
+                "{} cannot be listed and watched: {message}{advice}",
+                self.name
+            ),
+        }
+    }
+
+    /// Whether everything is known that can be for now.
+    fn is_settled(&self) -> bool {
+        self.is_listed() || self.unknown().is_some()
+    }
+
+    /// What keeps the first listing, for people who wait.
+    fn waiting(&self) -> Option<String> {
+        let trouble = self.parts.iter().find_map(|part| {
+            part.read(|table| table.trouble().map(|trouble| trouble.message.clone()))
+        });
+        match trouble {
+            _ if self.is_listed() => None,
+            Some(message) => Some(format!("{}: {message}", self.name)),
+            None => Some(format!("the first listing of {}", self.name)),
+        }
+    }
+}
+
+/// Which inventories depend on a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dependents {
+    /// Those of teams.
+    Teams,
+    /// Those of the platform.
+    Platform,
 }
 
 /// What all watches of the configuration share.
@@ -160,7 +276,66 @@ pub struct Configuration {
     /// Probes that somebody asked for.
     pub connection_tests: Kind<KollectConnectionTest>,
     namespaces: Kind<Namespace>,
-    definitions: Kind<CustomResourceDefinition>,
+    definitions: Kind<Definition, DefinitionDecoder>,
+    /// Whether it was said which namespaces there are.
+    watch_list: bool,
+}
+
+/// Does something with every kind that plans depend on.
+macro_rules! each_kind {
+    ($configuration:expr, $kind:ident => $answer:expr) => {{
+        let it = $configuration;
+        [
+            {
+                let $kind = &it.profiles;
+                $answer
+            },
+            {
+                let $kind = &it.targets;
+                $answer
+            },
+            {
+                let $kind = &it.cluster_targets;
+                $answer
+            },
+            {
+                let $kind = &it.scopes;
+                $answer
+            },
+            {
+                let $kind = &it.cluster_scopes;
+                $answer
+            },
+            {
+                let $kind = &it.inventories;
+                $answer
+            },
+            {
+                let $kind = &it.cluster_inventories;
+                $answer
+            },
+            {
+                let $kind = &it.connection_tests;
+                $answer
+            },
+            {
+                let $kind = &it.snapshot_sinks;
+                $answer
+            },
+            {
+                let $kind = &it.database_sinks;
+                $answer
+            },
+            {
+                let $kind = &it.event_sinks;
+                $answer
+            },
+            {
+                let $kind = &it.namespaces;
+                $answer
+            },
+        ]
+    }};
 }
 
 impl Configuration {
@@ -204,71 +379,119 @@ impl Configuration {
             database_sinks: Kind::watch_relevant(&context, &scopes, relevance::database_sink),
             event_sinks: Kind::watch_relevant(&context, &scopes, relevance::event_sink),
             namespaces: Kind::watch(&context, cluster),
-            definitions: Kind::watch(&context, cluster),
+            // Only that they come and go matters; where they cannot be watched, kinds that are
+            // missing are asked for now and then.
+            definitions: Kind::watch_through(&context, cluster, || {
+                View::metadata(DefinitionDecoder)
+            }),
+            watch_list: !namespaces.is_empty(),
             changed,
         }
     }
 
-    /// Whether enough is known to plan: every kind has been listed once. Namespaces and CRDs may
-    /// be out of reach permanently.
-    pub fn is_listed(&self) -> bool {
-        let denied = |trouble: Option<(InterruptionClass, String)>| {
-            trouble.is_some_and(|(class, _)| class == InterruptionClass::Forbidden)
-        };
-        self.profiles.is_listed()
-            && self.targets.is_listed()
-            && self.cluster_targets.is_listed()
-            && self.scopes.is_listed()
-            && self.cluster_scopes.is_listed()
-            && self.inventories.is_listed()
-            && self.cluster_inventories.is_listed()
-            && self.connection_tests.is_listed()
-            && self.snapshot_sinks.is_listed()
-            && self.database_sinks.is_listed()
-            && self.event_sinks.is_listed()
-            && (self.namespaces.is_listed() || denied(self.namespaces.trouble()))
-            && (self.definitions.is_listed() || denied(self.definitions.trouble()))
+    /// Whether there is nothing left to wait for: every kind has been listed once, or it is certain
+    /// that it cannot be. Passes that follow know which.
+    pub fn is_settled(&self) -> bool {
+        each_kind!(self, kind => kind.is_settled())
+            .iter()
+            .all(|settled| *settled)
+    }
+
+    /// Whether targets can be planned for. Without targets there is no plan at all: one without
+    /// them would take all rows for gone. Cluster targets that cannot be read concern cluster
+    /// inventories alone, which know.
+    pub fn can_plan(&self) -> bool {
+        self.targets.is_listed() && self.is_settled()
     }
 
     /// Why something cannot be listed yet, for people who wait.
     pub fn waiting_for(&self) -> Option<String> {
-        let troubles = [
-            ("KollectProfile", self.profiles.trouble()),
-            ("KollectTarget", self.targets.trouble()),
-            ("KollectClusterTarget", self.cluster_targets.trouble()),
-            ("KollectScope", self.scopes.trouble()),
-            ("KollectClusterScope", self.cluster_scopes.trouble()),
-            ("KollectInventory", self.inventories.trouble()),
-            (
-                "KollectClusterInventory",
-                self.cluster_inventories.trouble(),
-            ),
-            ("KollectSnapshotSink", self.snapshot_sinks.trouble()),
-            ("KollectDatabaseSink", self.database_sinks.trouble()),
-            ("KollectEventSink", self.event_sinks.trouble()),
-            ("KollectConnectionTest", self.connection_tests.trouble()),
-            ("Namespace", self.namespaces.trouble()),
-        ];
-        troubles
+        each_kind!(self, kind => kind.waiting())
             .into_iter()
-            .find_map(|(kind, trouble)| trouble.map(|(_, message)| format!("{kind}: {message}")))
+            .flatten()
+            .next()
+    }
+
+    /// What could not be read for a while although it was once: exports go on with what was known.
+    pub fn stale(&self, dependents: Dependents) -> Vec<String> {
+        let own = match dependents {
+            Dependents::Teams => [
+                self.targets.stale(),
+                self.scopes.stale(),
+                self.inventories.stale(),
+            ],
+            Dependents::Platform => [
+                self.cluster_targets.stale(),
+                self.cluster_scopes.stale(),
+                self.cluster_inventories.stale(),
+            ],
+        };
+        let shared = [
+            self.profiles.stale(),
+            self.namespaces.stale(),
+            self.snapshot_sinks.stale(),
+            self.database_sinks.stale(),
+            self.event_sinks.stale(),
+        ];
+        own.into_iter()
+            .chain(shared)
+            .flatten()
+            .map(|unknown| unknown.why)
+            .collect()
     }
 
     /// The part of the plan's world that users configured.
     pub fn fill(&self, world: &mut World) {
         world.targets = self.targets.all();
         world.cluster_targets = self.cluster_targets.all();
+        world.unreadable_targets = self.unreadable_targets();
         world.profiles = self.profile_facts();
-        world.scopes = Readable::Read(self.scopes.all());
-        world.cluster_scopes = Readable::Read(self.cluster_scopes.all());
+        world.profiles_unread = self.profiles.unknown().map(|unknown| unknown.why);
+        world.scopes = match self.scopes.unknown() {
+            None => Readable::Read(self.scopes.all()),
+            Some(unknown) => Readable::Failed(unknown.why),
+        };
+        world.unreadable_scopes = self.unreadable_scopes();
+        world.cluster_scopes = match self.cluster_scopes_unknown() {
+            None => Readable::Read(self.cluster_scopes.all()),
+            Some(why) => Readable::Failed(why),
+        };
         world.namespaces = self.namespace_listing();
+    }
+
+    fn unreadable_targets(&self) -> BTreeMap<TargetKey, String> {
+        let targets = self.targets.unreadable().into_iter();
+        let targets =
+            targets.map(|((namespace, name), why)| (TargetKey::namespaced(&namespace, &name), why));
+        let cluster_targets = self.cluster_targets.unreadable().into_iter();
+        let cluster_targets =
+            cluster_targets.map(|((_, name), why)| (TargetKey::cluster(&name), why));
+        targets.chain(cluster_targets).collect()
+    }
+
+    /// Namespaces with a scope that cannot be decoded, and which.
+    pub fn unreadable_scopes(&self) -> BTreeMap<String, String> {
+        let unreadable = self.scopes.unreadable().into_iter();
+        unreadable
+            .map(|((namespace, name), why)| (namespace, format!("{name:?}: {why}")))
+            .collect()
+    }
+
+    /// Why it is not known what cluster scopes forbid, if so.
+    pub fn cluster_scopes_unknown(&self) -> Option<String> {
+        let unreadable = self.cluster_scopes.unreadable().into_iter().next();
+        let unreadable = unreadable.map(|((_, name), why)| {
+            format!("KollectClusterScope {name:?} cannot be understood by this operator: {why}")
+        });
+        let unknown = self.cluster_scopes.unknown();
+        unknown.map(|unknown| unknown.why).or(unreadable)
     }
 
     /// The groups for which a CustomResourceDefinition exists, with what changes when it does.
     pub fn definitions(&self) -> BTreeMap<String, String> {
         let all = self.definitions.all();
         let named = all.iter().filter_map(|definition| {
-            let meta = &definition.metadata;
+            let meta = definition.meta();
             Some((meta.name.clone()?, meta.resource_version.clone()?))
         });
         named.collect()
@@ -299,10 +522,19 @@ impl Configuration {
             (meta.name.clone().unwrap_or_default(), facts)
         });
         let known: BTreeMap<_, _> = known.collect();
-        if self.namespaces.parts.is_empty() || !self.namespaces.is_listed() {
-            NamespaceListing::Partial(known)
-        } else {
-            NamespaceListing::Complete(known)
+        if self.namespaces.parts.is_empty() {
+            return NamespaceListing::Partial(known);
+        }
+        if self.namespaces.is_listed() {
+            return NamespaceListing::Complete(known);
+        }
+        match self.namespaces.unknown() {
+            // Which there are was said at the start; what they are like is not known.
+            Some(unknown) if unknown.forbidden && self.watch_list => {
+                NamespaceListing::Partial(known)
+            }
+            Some(unknown) => NamespaceListing::Unreadable(unknown.why),
+            None => NamespaceListing::Unread,
         }
     }
 }

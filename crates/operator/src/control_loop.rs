@@ -21,6 +21,8 @@ use crate::{
 
 /// Changes of the configuration are gathered for this long: a burst of them is one pass.
 pub const GATHER: Duration = Duration::from_millis(20);
+/// How often a loop looks whether the configuration is listed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a loop sleeps that has nothing to wait for.
 const FAR_AWAY: Duration = Duration::from_hours(1);
 
@@ -69,7 +71,7 @@ pub async fn run<L: ControlLoop>(
     stop: &CancellationToken,
 ) {
     let configured = configuration.changed.subscribe();
-    let is_listed = || configuration.is_listed();
+    let is_listed = || configuration.is_settled();
     let books = Books {
         task,
         keeper: &observed.keeper,
@@ -104,7 +106,12 @@ async fn drive<L: ControlLoop>(
                 control.ended(ended);
             }
             // A pass before would take what is not listed yet for deleted.
-            is_listed().then(|| control.pass(cause)).flatten()
+            if is_listed() {
+                control.pass(cause)
+            } else {
+                // That something cannot be listed becomes certain with time alone.
+                Some(Instant::now() + LOOK_AGAIN)
+            }
         });
         let outcome = if pass.is_ok() {
             Outcome::Success

@@ -5,20 +5,21 @@
 //! something that a target depends on changes: every change leads through the same pass.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
+use kollect_api::GroupVersionKind;
 use kollect_collect::{
     engine::Engine,
     extract,
-    plan::{self, KindFact, Plan, World},
+    plan::{self, KindFact, Plan, TargetKey, Watch, World},
     store::Store,
 };
 use kollect_watch::{
-    ApiServer, InterruptionClass,
-    access::Reviewer,
+    ApiServer, Backoff, InterruptionClass, Resource,
+    access::{Permission, Reviewer},
     discovery::{Discovery, group_of_crd},
 };
 use kube::Client;
@@ -34,7 +35,7 @@ use crate::{
     keeper::EndedHow,
     lease::Leadership,
     metrics::Observed,
-    questions::{Answered, Questions},
+    questions::{Answered, Pace, Questions},
     targets::Targets,
     workplaces::Workplaces,
     write_queue::WriteSlots,
@@ -45,12 +46,21 @@ use crate::{
 /// the last open question is answered, or a watch has news after a quiet time, the pass begins at
 /// once.
 const GATHER: Duration = Duration::from_millis(50);
-/// How often kinds that are missing are asked for again, beside the events of CRDs.
-const REDISCOVER: Duration = Duration::from_mins(1);
+/// How often something is asked again that was refused or not there, beside the events of CRDs.
+const ASK_AGAIN: Backoff = Backoff {
+    first: Duration::from_secs(5),
+    cap: Duration::from_mins(1),
+};
 /// What this loop is called where tasks are counted.
 pub const TASK: &str = "collection";
 /// How often people who wait are told what for.
 const REPORT: Duration = Duration::from_secs(10);
+/// How often it is looked whether the wait is over.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often people are told that questions are not answered.
+const UNANSWERED: Duration = Duration::from_mins(1);
+/// How long a watch may fail to list before nobody waits for its targets any more.
+const FAULTY: Duration = Duration::from_secs(15);
 
 /// CollectionSettings of the operator that concern collection.
 #[derive(Debug, Clone)]
@@ -99,7 +109,16 @@ pub struct Controller {
     passed_at: Instant,
     review_at: Instant,
     review_interval: Duration,
-    rediscover_at: Instant,
+    /// When to ask again about kinds that were not there, or could not be asked about.
+    kind_pace: Pace<GroupVersionKind>,
+    /// When to ask again what the API server thinks of resources that it refuses.
+    refusal_pace: Pace<Arc<Resource>>,
+    /// The watches that have not listed and fail, and since when.
+    failing: BTreeMap<Watch, Instant>,
+    /// The targets that are at fault themselves, and why.
+    faulty: BTreeMap<TargetKey, String>,
+    /// What people were told last about a question that was not answered, and when.
+    unanswered_told: Option<(String, Instant)>,
 }
 
 impl Controller {
@@ -164,7 +183,11 @@ impl Controller {
             passed_at: now,
             review_at: now + settings.review_interval,
             review_interval: settings.review_interval,
-            rediscover_at: now + REDISCOVER,
+            kind_pace: Pace::new(ASK_AGAIN),
+            refusal_pace: Pace::new(ASK_AGAIN),
+            failing: BTreeMap::new(),
+            faulty: BTreeMap::new(),
+            unanswered_told: None,
         }
     }
 
@@ -228,19 +251,21 @@ impl Controller {
     /// yet for deleted.
     async fn listed(&mut self, stop: &CancellationToken) -> bool {
         let mut report = Instant::now() + REPORT;
-        while !self.configuration.is_listed() {
+        while !self.configuration.can_plan() {
             if let Some(what) = self.configuration.waiting_for() {
                 self.observed.waiting_for(what);
             }
             tokio::select! {
                 () = stop.cancelled() => return false,
                 () = self.configured.notified() => {}
-                () = sleep_until(report) => {
-                    let what = self.configuration.waiting_for();
-                    let what = what.as_deref().unwrap_or("the first listings");
-                    tracing::warn!("still waiting for {what}");
-                    report = Instant::now() + REPORT;
-                }
+                // That something cannot be listed becomes certain with time alone.
+                () = sleep_until(report.min(Instant::now() + LOOK_AGAIN)) => {}
+            }
+            if report <= Instant::now() {
+                let what = self.configuration.waiting_for();
+                let what = what.as_deref().unwrap_or("the first listings");
+                tracing::warn!("still waiting for {what}");
+                report = Instant::now() + REPORT;
             }
         }
         true
@@ -252,6 +277,13 @@ impl Controller {
         self.configuration.fill(&mut self.world);
         self.note_definitions();
         let plan = self.engine.follow(&self.world);
+        let faulty = self.find_faulty(&plan);
+        self.engine.store().hold(&faulty);
+        if faulty != self.faulty {
+            // Inventories say which targets are held, and why.
+            self.faulty = faulty;
+            self.configuration.changed.notify();
+        }
         self.observed.passed(&self.engine, &plan);
         self.ask(&plan);
         // A replica that does not lead collects and keeps quiet.
@@ -265,8 +297,46 @@ impl Controller {
         };
         self.observed.passes.end(begun, &plan);
         self.passed_at = Instant::now();
-        let timers = self.review_at.min(self.rediscover_at);
-        targets.map_or(timers, |at| at.min(timers))
+        let failing = self.failing.values().map(|since| *since + FAULTY);
+        let timers = [
+            Some(self.review_at),
+            self.kind_pace.next(),
+            self.refusal_pace.next(),
+        ];
+        let timers = timers.into_iter().flatten();
+        let timers = timers.chain(failing.filter(|at| *at > self.passed_at));
+        timers.chain(targets).min().unwrap_or(self.review_at)
+    }
+
+    /// The targets that are at fault themselves, and why: nobody else waits for them.
+    fn find_faulty(&mut self, plan: &Plan) -> BTreeMap<TargetKey, String> {
+        let degraded = plan.targets().filter_map(|target| {
+            let degradation = target.degradation()?;
+            Some((target.key.clone(), degradation.message.clone()))
+        });
+        let mut faulty: BTreeMap<TargetKey, String> = degraded.collect();
+        let now = Instant::now();
+        let mut failing = BTreeMap::new();
+        for state in self.engine.watches().filter(|state| !state.listed) {
+            let Some(interruption) = state.interruption else {
+                continue;
+            };
+            let since = self.failing.get(&state.watch).copied().unwrap_or(now);
+            failing.insert(state.watch.clone(), since);
+            if now.duration_since(since) < FAULTY {
+                continue;
+            }
+            let resource = plan.resource(&state.watch.resource);
+            for target in resource
+                .iter()
+                .flat_map(|one| one.targets_in(&state.watch.scope))
+            {
+                let why = format!("list {}: {}", state.watch.resource, interruption.message);
+                faulty.entry(target.key.clone()).or_insert(why);
+            }
+        }
+        self.failing = failing;
+        faulty
     }
 
     /// Waits until there is a reason for another pass, and for what else may come with it.
@@ -301,6 +371,9 @@ impl Controller {
         self.questions.answered(&answer);
         match answer {
             Answered::Kind(gvk, fact) => {
+                if let KindFact::Failed(why) = &fact {
+                    self.tell_unanswered(&format!("look up kind {gvk}: {why}"));
+                }
                 // An answer that could not be had does not make a known kind unknown.
                 let known = matches!(self.world.kinds.get(&gvk), Some(KindFact::Served(_)));
                 if !(known && matches!(fact, KindFact::Failed(_))) {
@@ -311,6 +384,9 @@ impl Controller {
                 }
             }
             Answered::Access(review, permission) => {
+                if let Permission::Failed(why) = &permission {
+                    self.tell_unanswered(&format!("access review of {}: {why}", review.resource));
+                }
                 self.world.access.set(review, permission);
             }
         }
@@ -319,6 +395,26 @@ impl Controller {
             now
         } else {
             now + GATHER
+        }
+    }
+
+    /// Says now and then that the API server does not answer what plans depend on.
+    fn tell_unanswered(&mut self, what: &str) {
+        let now = Instant::now();
+        let told = self.unanswered_told.as_ref();
+        let due = told.is_none_or(|(text, at)| {
+            let patience = if text == what {
+                10 * UNANSWERED
+            } else {
+                UNANSWERED
+            };
+            now.duration_since(*at) >= patience
+        });
+        if due {
+            self.unanswered_told = Some((what.to_owned(), now));
+            tracing::warn!(
+                "{what}; what was collected before goes on, and it is asked again within a minute"
+            );
         }
     }
 
@@ -361,13 +457,20 @@ impl Controller {
                 .retain(|review| plan.reviews.contains(review));
         }
         let refused = self.engine.refused();
+        let all_refused: BTreeSet<&Arc<Resource>> = refused.values().flatten().collect();
+        self.refusal_pace
+            .retain(now, |resource| all_refused.contains(resource));
         if let Some(forbidden) = refused.get(&InterruptionClass::Forbidden) {
-            self.reviewer.forget();
-            for review in plan
-                .reviews
+            // What was refused was allowed by what is known: that is outdated, or the API server
+            // says one thing and does another. Either way asking without a pause helps nobody.
+            let due: BTreeSet<&Arc<Resource>> = forbidden
                 .iter()
-                .filter(|r| forbidden.contains(&r.resource))
-            {
+                .filter(|resource| self.refusal_pace.is_due(resource, now))
+                .collect();
+            if !due.is_empty() {
+                self.reviewer.forget();
+            }
+            for review in plan.reviews.iter().filter(|r| due.contains(&r.resource)) {
                 self.questions.ask_access(review);
             }
         }
@@ -377,22 +480,28 @@ impl Controller {
             }
         }
         if let Some(missing) = refused.get(&InterruptionClass::NotInstalled) {
-            for resource in missing {
+            let due: Vec<&Arc<Resource>> = missing
+                .iter()
+                .filter(|resource| self.refusal_pace.is_due(resource, now))
+                .collect();
+            for resource in &due {
                 self.discovery.group_changed(&resource.group);
             }
-            let groups: Vec<String> = missing.iter().map(|r| r.group.clone()).collect();
+            let groups: Vec<String> = due.iter().map(|r| r.group.clone()).collect();
             self.rediscover(|gvk| groups.contains(&gvk.group));
         }
-        if now >= self.rediscover_at {
-            self.rediscover_at = now + REDISCOVER;
-            for gvk in &plan.unknown_kinds {
+        self.kind_pace
+            .retain(now, |gvk| plan.unsettled_kinds.contains(gvk));
+        for gvk in &plan.unsettled_kinds {
+            if self.kind_pace.is_due(gvk, now) {
+                self.discovery.group_changed(group_in_paths(&gvk.group));
                 self.questions.ask_kind(gvk);
             }
         }
     }
 
     /// Asks again about the kinds of all profiles for which this holds.
-    fn rediscover(&mut self, holds: impl Fn(&kollect_api::GroupVersionKind) -> bool) {
+    fn rediscover(&mut self, holds: impl Fn(&GroupVersionKind) -> bool) {
         for profile in self.configuration.profiles.all() {
             let gvk = &profile.spec.target_gvk;
             if holds(gvk) && self.world.kinds.get(gvk).is_some() {
@@ -400,4 +509,9 @@ impl Controller {
             }
         }
     }
+}
+
+/// A group as discovery knows it: people write the core group with a name.
+fn group_in_paths(group: &str) -> &str {
+    if group == "core" { "" } else { group }
 }

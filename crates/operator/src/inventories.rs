@@ -26,7 +26,10 @@ use kollect_api::{
     InventoryId, InventoryScope, SinkKey,
     condition::{Condition, ConditionStatus, ConditionType, Reason},
 };
-use kollect_collect::{plan::TargetKey, store::Store};
+use kollect_collect::{
+    plan::TargetKey,
+    store::{RowSelection, Store},
+};
 use kollect_export::{Calls, Report};
 use kollect_inventory::TargetKind;
 use kube::Client;
@@ -36,13 +39,13 @@ use self::{
     embedding::ProfilesInUse,
     finalize::{NextStep, Notice, farewell},
     object::{FinalizerChange, InventoryObject},
-    plan::{World, plan},
+    plan::{Gaps, Held, World, plan},
     running::{Planned, Running},
     status::{InventoryFacts, InventoryStatus, PATIENCE},
     subject::Subject,
 };
 use crate::{
-    configuration::Configuration,
+    configuration::{Configuration, Dependents},
     control_loop::{ControlLoop, GATHER, PassCause, earliest},
     events::Events,
     keeper::{Attempt, Bulkhead, Keeper},
@@ -322,12 +325,26 @@ impl Inventories {
         let namespaces = configuration.namespace_listing();
         let cluster_targets = configuration.cluster_targets.all();
         let profiles = ProfilesInUse::of(&configuration);
+        let gaps = gaps(&configuration);
+        let store = self.store.clone();
+        let held = move |scope: &RowSelection| {
+            let targets = store.held(scope);
+            Held {
+                others: store.targets(scope) > targets.len(),
+                targets: targets
+                    .into_iter()
+                    .map(|(key, why)| (key.name.to_string(), why))
+                    .collect(),
+            }
+        };
         let sinks = Arc::clone(&self.sinks);
         let world = World {
             scopes: &scopes,
             cluster_scopes: &cluster_scopes,
             namespaces: &namespaces,
             cluster_targets: &cluster_targets,
+            gaps: &gaps,
+            held: &held,
             find: &|key| sinks.find(key),
             embedding: &|scope, targets| profiles.embedding(scope, targets),
             access: &|sink| sinks.access(sink),
@@ -676,5 +693,23 @@ impl Inventories {
             ))
         };
         waiting.filter_map(why).collect()
+    }
+}
+
+/// What is not known of the configuration.
+fn gaps(configuration: &Configuration) -> Gaps {
+    let unreadable = configuration.cluster_targets.unreadable().into_iter();
+    Gaps {
+        scopes: configuration.scopes.unknown().map(|unknown| unknown.why),
+        unreadable_scopes: configuration.unreadable_scopes(),
+        cluster_scopes: configuration.cluster_scopes_unknown(),
+        targets: configuration.targets.unknown().map(|unknown| unknown.why),
+        cluster_targets: configuration
+            .cluster_targets
+            .unknown()
+            .map(|unknown| unknown.why),
+        unreadable_cluster_targets: unreadable.map(|((_, name), why)| (name, why)).collect(),
+        stale: configuration.stale(Dependents::Teams),
+        cluster_stale: configuration.stale(Dependents::Platform),
     }
 }

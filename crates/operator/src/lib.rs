@@ -15,6 +15,7 @@ pub mod configuration;
 pub mod connection_tests;
 pub mod control_loop;
 pub mod controller;
+pub mod definitions;
 pub mod events;
 pub mod inventories;
 pub mod keeper;

@@ -4,6 +4,8 @@
 //! trouble of the targets that need it and of nobody else. Answers come back through a channel and
 //! lead to the next plan.
 
+mod pace;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use kollect_api::GroupVersionKind;
@@ -12,7 +14,13 @@ use kollect_watch::{
     access::{Permission, Review, Reviewer},
     discovery::Discovery,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
+
+pub use self::pace::Pace;
+
+/// How many questions of a sort are asked at a time. Where a cluster-wide list is denied there is
+/// one review per namespace and resource.
+const AT_A_TIME: usize = 8;
 
 /// What came back.
 #[derive(Debug)]
@@ -30,6 +38,8 @@ pub struct Questions {
     kinds: BTreeSet<(String, String, String)>,
     reviews: BTreeSet<Review>,
     sender: mpsc::UnboundedSender<Answered>,
+    kind_slots: Arc<Semaphore>,
+    review_slots: Arc<Semaphore>,
 }
 
 impl Questions {
@@ -46,6 +56,8 @@ impl Questions {
             kinds: BTreeSet::new(),
             reviews: BTreeSet::new(),
             sender,
+            kind_slots: Arc::new(Semaphore::new(AT_A_TIME)),
+            review_slots: Arc::new(Semaphore::new(AT_A_TIME)),
         };
         (questions, receiver)
     }
@@ -60,7 +72,9 @@ impl Questions {
             self.sender.clone(),
             gvk.clone(),
         );
+        let slots = Arc::clone(&self.kind_slots);
         tokio::spawn(async move {
+            let _slot = slots.acquire().await;
             let answer = discovery.resolve(&gvk).await;
             let fact = KindFact::of(answer, &["list", "watch"]);
             // Nobody listens only when the operator stops.
@@ -78,7 +92,9 @@ impl Questions {
             self.sender.clone(),
             review.clone(),
         );
+        let slots = Arc::clone(&self.review_slots);
         tokio::spawn(async move {
+            let _slot = slots.acquire().await;
             let permission = reviewer.permission(&review).await;
             let _ = sender.send(Answered::Access(review, permission));
         });

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Secret;
@@ -14,12 +15,16 @@ use kollect_watch::{
     ApiServer, InterruptionClass, Resource, View, WatchHandle, WatchScope, WatchSource,
     WatchSubject,
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     table::{NamespacedName, Shared, TypedDecoder},
     wakeups::Wakeups,
 };
+
+/// How long the first look may take before it counts as not answered.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// What is known of one Secret.
 #[derive(Debug, Clone)]
@@ -46,6 +51,7 @@ pub enum SecretState {
 
 struct Watched {
     table: Shared<Secret>,
+    since: Instant,
     /// Held because a watch ends with its handle.
     _watch: WatchHandle<TypedDecoder<Secret>>,
 }
@@ -88,7 +94,8 @@ impl Secrets {
     }
 
     fn watch(&self, (namespace, name): &NamespacedName) -> Watched {
-        let table = Shared::new(Arc::clone(&self.changed));
+        let what = format!("the Secret {name:?} in namespace {namespace:?}");
+        let table = Shared::new(Arc::clone(&self.changed), &what);
         let scope = WatchScope::Namespace(namespace.as_str().into());
         let subject = WatchSubject::new(Arc::clone(&self.resource), scope).named(name);
         let view = View::full(TypedDecoder::default());
@@ -96,6 +103,7 @@ impl Secrets {
         let watch = source.spawn(table.clone(), &self.stop);
         Watched {
             table,
+            since: Instant::now(),
             _watch: watch,
         }
     }
@@ -118,12 +126,17 @@ impl Secrets {
                 return SecretState::Missing;
             }
             // What was read before stays in use while the API server is away.
-            table
-                .trouble()
-                .map_or(SecretState::Reading, |trouble| SecretState::Unreadable {
+            match table.trouble() {
+                Some(trouble) => SecretState::Unreadable {
                     forbidden: trouble.class == InterruptionClass::Forbidden,
                     why: trouble.message.clone(),
-                })
+                },
+                None if watched.since.elapsed() < SILENCE => SecretState::Reading,
+                None => SecretState::Unreadable {
+                    forbidden: false,
+                    why: "the API server has not answered yet".to_owned(),
+                },
+            }
         })
     }
 }

@@ -16,7 +16,6 @@ use kollect_sinks::{
     SinkError, backend,
     credentials::{self, Wanted},
 };
-use kollect_watch::InterruptionClass;
 use kube::core::ObjectMeta;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
@@ -249,10 +248,10 @@ pub fn find(configuration: &Configuration, key: &SinkKey) -> Lookup {
                 let found = object(*family, &sink.metadata, spec, sink.status.as_ref());
                 return Lookup::Found(Box::new(found));
             }
-            ($kind.unreadable(), $kind.trouble())
+            ($kind.unreadable(), $kind.unknown())
         }};
     }
-    let (unreadable, trouble) = match family {
+    let (unreadable, unknown) = match family {
         SinkFamily::Snapshot => look!(configuration.snapshot_sinks, SinkSpec::Snapshot),
         SinkFamily::Database => look!(configuration.database_sinks, SinkSpec::Database),
         SinkFamily::Event => look!(configuration.event_sinks, SinkSpec::Event),
@@ -264,12 +263,13 @@ pub fn find(configuration: &Configuration, key: &SinkKey) -> Lookup {
             why,
         };
     }
-    match trouble {
-        Some((InterruptionClass::Forbidden, why)) => Lookup::Unreadable {
-            forbidden: true,
-            why,
+    match unknown {
+        // Whether there is one is not known.
+        Some(unknown) => Lookup::Unreadable {
+            forbidden: unknown.forbidden,
+            why: unknown.why,
         },
-        _ => Lookup::Missing,
+        None => Lookup::Missing,
     }
 }
 

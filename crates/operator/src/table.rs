@@ -1,8 +1,11 @@
 //! The objects of one kind, kept current by a watch.
 //!
 //! Kollect's own kinds are few and small, so they are kept whole. An object that does not have the
-//! shape of its kind is remembered as such and takes part in nothing; it does not keep the others
-//! from being read.
+//! shape of its kind is remembered as such: it exists, and what it says is not known. It does not
+//! keep the others from being read.
+//!
+//! Whether all objects are known is known too: a kind that was never listed is not an empty one,
+//! and what was listed once stays in use while the API server refuses to say more.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +18,7 @@ use kollect_watch::{
 };
 use kube::Resource;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::wakeups::Wakeups;
 
@@ -34,6 +38,8 @@ pub struct Table<K> {
     listed: bool,
     /// Why the kind cannot be read at present.
     trouble: Option<Trouble>,
+    /// Whether that has been told.
+    told: bool,
 }
 
 /// Why a kind cannot be read.
@@ -43,6 +49,8 @@ pub struct Trouble {
     pub class: InterruptionClass,
     /// What the API server said.
     pub message: String,
+    /// Since when it lasts, whatever was said meanwhile.
+    pub since: Instant,
 }
 
 impl<K> Default for Table<K> {
@@ -53,6 +61,7 @@ impl<K> Default for Table<K> {
             listing: None,
             listed: false,
             trouble: None,
+            told: false,
         }
     }
 }
@@ -83,6 +92,13 @@ impl<K> Table<K> {
         self.unreadable.iter()
     }
 
+    /// Says that the kind can be read again, if anybody was told that it cannot.
+    fn told_again(&mut self, what: &str) {
+        if std::mem::take(&mut self.told) {
+            tracing::info!("{what} can be listed and watched again");
+        }
+    }
+
     fn put(&mut self, key: NamespacedName, object: K, compare: Compare<K>) -> Change {
         let was_unreadable = self.unreadable.remove(&key).is_some();
         if let Some(seen) = &mut self.listing {
@@ -101,9 +117,8 @@ impl<K> Table<K> {
         if let Some(seen) = &mut self.listing {
             seen.insert(key.clone());
         }
-        self.objects.remove(&key);
-        self.unreadable.insert(key, why);
-        true
+        let known = self.objects.remove(&key).is_some();
+        known | (self.unreadable.insert(key, why.clone()) != Some(why))
     }
 
     fn remove(&mut self, key: &NamespacedName) -> bool {
@@ -154,6 +169,8 @@ pub struct Shared<K> {
     table: Arc<Mutex<Table<K>>>,
     changed: Arc<Wakeups>,
     compare: Compare<K>,
+    /// What is read, for the log.
+    what: Arc<str>,
 }
 
 impl<K> Clone for Shared<K> {
@@ -162,17 +179,19 @@ impl<K> Clone for Shared<K> {
             table: Arc::clone(&self.table),
             changed: Arc::clone(&self.changed),
             compare: self.compare,
+            what: Arc::clone(&self.what),
         }
     }
 }
 
 impl<K> Shared<K> {
-    /// An empty table that notifies `changed` of every real change.
-    pub fn new(changed: Arc<Wakeups>) -> Self
+    /// An empty table that notifies `changed` of every real change. `what` is the name of what is
+    /// read, for people.
+    pub fn new(changed: Arc<Wakeups>, what: &str) -> Self
     where
         K: PartialEq,
     {
-        Self::comparing(changed, |before, after| {
+        Self::comparing(changed, what, |before, after| {
             if before == after {
                 Change::Nothing
             } else {
@@ -182,11 +201,12 @@ impl<K> Shared<K> {
     }
 
     /// An empty table that notifies `changed` of what this finds.
-    pub fn comparing(changed: Arc<Wakeups>, compare: Compare<K>) -> Self {
+    pub fn comparing(changed: Arc<Wakeups>, what: &str, compare: Compare<K>) -> Self {
         Self {
             table: Arc::default(),
             changed,
             compare,
+            what: what.into(),
         }
     }
 
@@ -212,6 +232,7 @@ where
     K: Resource + Send + Sync + 'static,
 {
     async fn take(&mut self, delivery: WatchDelivery<K>) {
+        let what = Arc::clone(&self.what);
         self.write(|table| match delivery {
             WatchDelivery::ListingStarted => {
                 table.listing = Some(BTreeSet::new());
@@ -234,23 +255,49 @@ where
             WatchDelivery::Unreadable(unreadable) => match unreadable.identity {
                 Some(ObjectIdentity {
                     namespace, name, ..
-                }) => table
-                    .spoil((namespace, name), unreadable.error.to_string())
-                    .into(),
+                }) => {
+                    let error = unreadable.error.to_string();
+                    tracing::warn!(kind = %what, namespace, name, error, "an object cannot be understood; what depends on it stays as it is");
+                    table.spoil((namespace, name), error).into()
+                }
                 None => Change::Nothing,
             },
-            WatchDelivery::ListingFinished { .. } => table.sweep().into(),
+            WatchDelivery::ListingFinished { .. } => {
+                table.told_again(&what);
+                table.sweep().into()
+            }
             WatchDelivery::Progress { .. } => Change::Nothing,
             WatchDelivery::Interrupted(interruption) => {
+                let before = table.trouble.as_ref();
                 let trouble = Trouble {
                     class: interruption.class,
                     message: interruption.message,
+                    since: before.map_or_else(Instant::now, |before| before.since),
                 };
-                let new = table.trouble.as_ref() != Some(&trouble);
+                let new = before != Some(&trouble);
+                // One that passes with the next try is nothing to tell.
+                let lasts =
+                    trouble.class == InterruptionClass::Forbidden || interruption.failures > 1;
+                if lasts && !table.told {
+                    table.told = true;
+                    let known = if table.listed {
+                        "what was read before stays in use"
+                    } else {
+                        "nothing is known of it, so nothing is decided that depends on it"
+                    };
+                    tracing::warn!(
+                        "cannot list and watch {what}: {}; {known}; asked again in {} s",
+                        trouble.message,
+                        interruption.retry_in.as_secs()
+                    );
+                }
                 table.trouble = Some(trouble);
                 new.into()
             }
-            WatchDelivery::Resumed => table.trouble.take().is_some().into(),
+            WatchDelivery::Resumed => {
+                table.told_again(&what);
+                table.trouble.take().is_some().into()
+            }
         });
     }
 }
@@ -318,7 +365,7 @@ mod tests {
 
     #[tokio::test]
     async fn listings_sweep_what_is_gone_and_bad_objects_stand_alone() {
-        let mut shared = Shared::new(Arc::default());
+        let mut shared = Shared::new(Arc::default(), "scopes");
         let names = |shared: &Shared<KollectScope>| {
             shared.read(|table| {
                 table
@@ -366,7 +413,7 @@ mod tests {
         let wakeups = Arc::new(Wakeups::default());
         let subscriber = wakeups.subscribe();
         subscriber.notified().await;
-        let mut shared = Shared::new(wakeups);
+        let mut shared = Shared::new(wakeups, "scopes");
         let told = || {
             let changed = Arc::clone(&subscriber);
             async move {

@@ -68,6 +68,15 @@ pub trait Backend: Sync {
         environment: &Environment,
     ) -> Result<Arc<dyn Sink>, SinkError>;
 
+    /// Whether a sink of this description can take all rows but those of some targets, of which
+    /// nothing is known, and leave the rows of those as they are ([`Snapshot::held`]). One that
+    /// cannot is given nothing until everything is known.
+    ///
+    /// [`Snapshot::held`]: kollect_inventory::Snapshot::held
+    fn keeps_held(&self, _spec: &SinkSpec) -> bool {
+        false
+    }
+
     /// Adds what only the backend knows to a preview: tables, commits, topics.
     fn preview(&self, _spec: &SinkSpec, _sink: &str, _at: Timestamp, _preview: &mut Preview) {}
 }
@@ -116,6 +125,11 @@ fn backend(sink_type: SinkType) -> Option<&'static dyn Backend> {
 /// What a sink of this description will want.
 pub fn demand(spec: &SinkSpec) -> Demand {
     backend(spec.sink_type()).map_or(Demand::Changes, |backend| backend.demand(spec))
+}
+
+/// Whether a sink of this description can leave rows as they are of which nothing is known.
+pub fn keeps_held(spec: &SinkSpec) -> bool {
+    backend(spec.sink_type()).is_some_and(|backend| backend.keeps_held(spec))
 }
 
 /// Opens a sink, within a deadline and where a call that blocks holds up nobody else.

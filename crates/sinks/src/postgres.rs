@@ -99,6 +99,10 @@ impl Backend for PostgresBackend {
         Demand::Changes
     }
 
+    fn keeps_held(&self, _: &SinkSpec) -> bool {
+        true
+    }
+
     async fn open(
         &self,
         seed: SinkSeed,
@@ -345,6 +349,10 @@ impl PostgresSink {
             namespace: inventory.namespace(),
             name: &inventory.name,
             at,
+            held: match task {
+                Task::Everything(snapshot, _) => snapshot.held(),
+                Task::Changes(..) | Task::Retire => &[],
+            },
         };
         let note = (!ready.warnings.is_empty()).then(|| ready.warnings.join("; "));
         Ok(match task {

@@ -45,8 +45,9 @@ pub struct Delivery {
 /// The rows of a delivery.
 #[derive(Debug, Clone)]
 pub enum DeliveryRows {
-    /// All rows. Whatever else the backend holds of this inventory has to go; no rows at all means
-    /// that everything has to go. Whether all of them are sent, or compared first and only the
+    /// All rows. Whatever else the backend holds of this inventory has to go, but for rows of
+    /// targets of which nothing is known ([`Snapshot::held`]; only backends that can keep them are
+    /// given such a set); no rows at all means that everything else has to go. Whether all of them are sent, or compared first and only the
     /// difference sent, is the backend's business.
     All(Snapshot),
     /// What changed since the delivery that this sink last accepted. Never given to a sink with

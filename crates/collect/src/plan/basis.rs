@@ -4,16 +4,18 @@
 //! written. Whether a target has to be thought about again is decided by comparing what its plan
 //! depends on, never by being told what changed: nothing can be forgotten that way.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kollect_api::{
-    KollectClusterScope, KollectClusterTarget, KollectProfile, KollectScope, KollectTarget,
+    GroupVersionKind, KollectClusterScope, KollectClusterTarget, KollectProfile, KollectScope,
+    KollectTarget,
 };
 
 use super::ask::{Ask, requested_at};
 use super::discovery::KindFact;
 use super::key::TargetKey;
-use super::namespaces::{NamespaceListing, Universe};
+use super::namespaces::Universe;
 use super::target::TargetPlan;
 use super::world::{ProfileFact, Readable, Settings, World};
 
@@ -23,6 +25,7 @@ pub(super) struct Basis {
     universe: Universe,
     unread: bool,
     scopes: Readable<Vec<Arc<KollectScope>>>,
+    unreadable_scopes: BTreeMap<String, String>,
     cluster_scopes: Readable<Vec<Arc<KollectClusterScope>>>,
     settings: Settings,
 }
@@ -31,8 +34,9 @@ impl Basis {
     pub(super) fn of(world: &World) -> Self {
         Self {
             universe: Universe::new(&world.namespaces, &world.settings),
-            unread: world.namespaces == NamespaceListing::Unread,
+            unread: !world.namespaces.is_known(),
             scopes: world.scopes.clone(),
+            unreadable_scopes: world.unreadable_scopes.clone(),
             cluster_scopes: world.cluster_scopes.clone(),
             settings: world.settings.clone(),
         }
@@ -144,6 +148,7 @@ impl Inputs {
 
     fn of(world: &World, source: Source) -> Self {
         let profile = match world.profiles.get(&source.profile()) {
+            None if world.profiles_unread.is_some() => Profile::Failed,
             None => Profile::Missing,
             Some(ProfileFact::Found(profile)) => Profile::Found(Arc::clone(profile)),
             Some(ProfileFact::Forbidden) => Profile::Forbidden,
@@ -166,6 +171,16 @@ impl Inputs {
 
     pub(super) fn ask(&self) -> Ask<'_> {
         self.source.ask()
+    }
+
+    /// The kind of the target, if the last answer about it was none that lasts.
+    pub(super) fn unsettled_kind(&self) -> Option<&GroupVersionKind> {
+        match (&self.profile, &self.kind) {
+            (Profile::Found(profile), Some(KindFact::NotInstalled | KindFact::Failed(_))) => {
+                Some(&profile.spec.target_gvk)
+            }
+            _ => None,
+        }
     }
 
     /// Whether a plan made from these would be the same as one made from `other`.

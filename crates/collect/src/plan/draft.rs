@@ -103,17 +103,23 @@ impl<'w> Drafting<'w> {
     pub(super) fn draft(&mut self, ask: &Ask<'w>, previous: Option<&TargetPlan>) -> Draft {
         let mut namespaces = TargetNamespaces::default();
         let ceilings = self.ceilings(ask);
-        let found = match &ceilings {
-            _ if self.world.namespaces == NamespaceListing::Unread => Err(Ended::Hold(
-                TargetState::Undecided("namespaces have not been listed yet".to_owned()),
-            )),
+        let found = match (&self.world.namespaces, &ceilings) {
+            (NamespaceListing::Unread, _) => Err(Ended::Hold(TargetState::Undecided(
+                "namespaces have not been listed yet".to_owned(),
+            ))),
+            // Suspension and a missing profile do not depend on namespaces or scopes.
+            (NamespaceListing::Unreadable(why), _) => self.profile(ask).and_then(|_| {
+                hold(
+                    Reason::NamespaceLookupFailed,
+                    format!("it is not known which namespaces there are: {why}"),
+                )
+            }),
             // One target that finds a flaw of ours must not keep all others from being planned.
-            Ok(ceilings) => catch_unwind(AssertUnwindSafe(|| {
+            (_, Ok(ceilings)) => catch_unwind(AssertUnwindSafe(|| {
                 self.collection(ask, ceilings, previous, &mut namespaces)
             }))
             .unwrap_or_else(|_| Err(Ended::Hold(TargetState::Undecided(PANICKED.to_owned())))),
-            // Suspension and a missing profile do not depend on scopes.
-            Err(error) => self
+            (_, Err(error)) => self
                 .profile(ask)
                 .and_then(|_| hold(Reason::ScopeLookupFailed, error)),
         };
@@ -162,6 +168,12 @@ impl<'w> Drafting<'w> {
             };
         }
         let namespace = &*ask.key.namespace;
+        if let Some(why) = self.world.unreadable_scopes.get(namespace) {
+            // What it forbids is not known: nothing may be opened.
+            return Err(format!(
+                "a KollectScope in namespace {namespace:?} cannot be understood by this operator: {why}"
+            ));
+        }
         match &self.world.scopes {
             Readable::Read(_) => {
                 let scopes = self.scopes.get(namespace).into_iter().flatten();
@@ -174,7 +186,9 @@ impl<'w> Drafting<'w> {
     }
 
     fn profile(&self, ask: &Ask<'_>) -> Result<&'w Arc<KollectProfile>, Ended> {
-        use Reason::{MissingProfileRef, ProfileForbidden, ProfileNotFound, Suspended};
+        use Reason::{
+            MissingProfileRef, ProfileForbidden, ProfileLookupFailed, ProfileNotFound, Suspended,
+        };
         if ask.suspend {
             return stop(
                 Suspended,
@@ -194,13 +208,21 @@ impl<'w> Drafting<'w> {
                     "KollectProfile {name:?} in namespace {namespace:?} may not be read by the operator; grant it get on kollectprofiles there"
                 ),
             ),
-            Some(ProfileFact::Failed(error)) => Err(Ended::Hold(TargetState::Undecided(format!(
-                "read KollectProfile {name:?} in namespace {namespace:?}: {error}"
-            )))),
-            None => stop(
-                ProfileNotFound,
-                format!("KollectProfile {name:?} not found in namespace {namespace:?}"),
+            Some(ProfileFact::Failed(error)) => hold(
+                ProfileLookupFailed,
+                format!("read KollectProfile {name:?} in namespace {namespace:?}: {error}"),
             ),
+            None => match &self.world.profiles_unread {
+                // Whether it exists is not known.
+                Some(error) => hold(
+                    ProfileLookupFailed,
+                    format!("read KollectProfile {name:?} in namespace {namespace:?}: {error}"),
+                ),
+                None => stop(
+                    ProfileNotFound,
+                    format!("KollectProfile {name:?} not found in namespace {namespace:?}"),
+                ),
+            },
         }
     }
 
@@ -307,7 +329,7 @@ impl<'w> Drafting<'w> {
             namespaces.effective = Names::default();
             return Course::Wait;
         };
-        if self.world.namespaces == NamespaceListing::Unread {
+        if !self.world.namespaces.is_known() {
             namespaces.clone_from(&plan.namespaces);
             return Course::Collect(Arc::clone(held));
         }

@@ -27,11 +27,24 @@ pub enum NamespaceListing {
     /// early does no harm.
     #[default]
     Unread,
+    /// They could not be read, for this reason, and never have been. Targets say so; nothing else
+    /// is decided about them.
+    Unreadable(String),
     /// All namespaces there are, also those that are terminating.
     Complete(BTreeMap<String, NamespaceFacts>),
     /// Namespaces could not be listed; these are the ones that could be read one by one. Only
     /// `--watch-namespaces` then says which exist.
     Partial(BTreeMap<String, NamespaceFacts>),
+}
+
+impl NamespaceListing {
+    /// Whether it is known which namespaces there are, as far as that matters.
+    pub fn is_known(&self) -> bool {
+        matches!(
+            self,
+            NamespaceListing::Complete(_) | NamespaceListing::Partial(_)
+        )
+    }
 }
 
 /// The namespaces that targets may mean at all.
@@ -49,7 +62,7 @@ impl Universe {
             .filter(|name| !name.is_empty())
             .collect();
         let known = match listing {
-            NamespaceListing::Unread => None,
+            NamespaceListing::Unread | NamespaceListing::Unreadable(_) => None,
             NamespaceListing::Complete(known) | NamespaceListing::Partial(known) => Some(known),
         };
         let mut all: BTreeMap<Arc<str>, NamespaceFacts> = known

@@ -52,6 +52,29 @@ pub enum Course {
 }
 
 impl TargetPlan {
+    /// The plan of a target that cannot be decoded: as before, if it collected.
+    pub(super) fn unreadable(key: &TargetKey, why: &str, before: Option<&Arc<Self>>) -> Self {
+        let before = before.filter(|plan| plan.collection().is_some());
+        let state = TargetState::Degraded(Degradation::new(
+            Reason::InvalidSpec,
+            format!("the object cannot be understood by this operator: {why}"),
+        ));
+        match before {
+            Some(before) => Self {
+                state,
+                ..Self::clone(before)
+            },
+            None => Self {
+                key: key.clone(),
+                state,
+                course: Course::Wait,
+                namespaces: TargetNamespaces::default(),
+                active_rules: 0,
+                awaiting: BTreeSet::new(),
+            },
+        }
+    }
+
     /// What the target collects, if it does.
     pub fn collection(&self) -> Option<&Arc<Collection>> {
         match &self.course {

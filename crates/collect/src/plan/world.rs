@@ -9,6 +9,7 @@ use kollect_api::{
 
 use super::access::Access;
 use super::discovery::Kinds;
+use super::key::TargetKey;
 use super::namespaces::NamespaceListing;
 use crate::extract;
 
@@ -26,8 +27,16 @@ pub struct World {
     /// The profiles that exist or could not be read, by namespace and name. What is not in here
     /// does not exist.
     pub profiles: BTreeMap<(String, String), ProfileFact>,
+    /// Why profiles could not be read. Then one that is missing above may exist nevertheless.
+    pub profiles_unread: Option<String>,
+    /// Targets that exist and cannot be decoded, and why. What they want is not known, so they go
+    /// on as they did, or keep what they have.
+    pub unreadable_targets: BTreeMap<TargetKey, String>,
     /// The scopes of all namespaces the operator serves, or why they could not be read.
     pub scopes: Readable<Vec<Arc<KollectScope>>>,
+    /// Namespaces with scopes that cannot be decoded, and why. What they forbid is not known, so
+    /// nothing is opened there.
+    pub unreadable_scopes: BTreeMap<String, String>,
     /// The cluster scopes, or why they could not be read.
     pub cluster_scopes: Readable<Vec<Arc<KollectClusterScope>>>,
     /// The namespaces of the cluster.

@@ -3,7 +3,7 @@
 use kollect_watch::{ObjectIdentity, WatchScope};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 use hashbrown::{DefaultHashBuilder, HashSet};
 use kollect_api::GroupVersionKind;
@@ -51,6 +51,8 @@ pub(super) struct TargetRows {
     sync: Mutex<Sync>,
     /// The plan that `sync` follows, while the target is not complete.
     expected: Mutex<Option<Arc<TargetPlan>>>,
+    /// Why nobody waits for the target although it is not complete: it is at fault itself.
+    held: RwLock<Option<Box<str>>>,
     listings: AtomicU32,
     pub(super) failures: Mutex<Failures>,
     pub(super) policy_failures: Mutex<PolicyLog>,
@@ -122,6 +124,7 @@ impl TargetRows {
             subscribers: RwLock::default(),
             sync: Mutex::new(sync),
             expected: Mutex::default(),
+            held: RwLock::default(),
             listings: AtomicU32::new(0),
             failures: Mutex::default(),
             policy_failures: Mutex::default(),
@@ -211,6 +214,10 @@ impl TargetRows {
         self.rows.fetch_add(added, Ordering::Relaxed);
         let revision = self.shared.revision.fetch_add(1, Ordering::AcqRel) + 1;
         self.revision.fetch_max(revision, Ordering::AcqRel);
+        if self.is_held() {
+            // Half of a target's rows is nothing to tell; when it is complete, all are.
+            return;
+        }
         for subscriber in read(&self.subscribers).iter() {
             let wakes = subscriber.record(effect.before.as_ref(), effect.after.as_ref());
             if wakes {
@@ -319,8 +326,56 @@ impl TargetRows {
         }
     }
 
+    /// The target is at fault itself, for this reason, or no longer: as long as it is and has not
+    /// been listed, nobody waits for it, and nobody is told anything about its rows.
+    pub(super) fn hold(&self, why: Option<&str>) -> News {
+        let mut held = write(&self.held);
+        let why = why.filter(|_| !self.is_complete());
+        let changes = held.is_some() != why.is_some();
+        if held.as_deref() != why {
+            *held = why.map(Into::into);
+        }
+        drop(held);
+        if !changes {
+            return News::default();
+        }
+        self.start_over()
+    }
+
+    /// Why nobody waits for the target, if so.
+    pub(super) fn held(&self) -> Option<Box<str>> {
+        read(&self.held).clone()
+    }
+
+    /// Keeps it from becoming held, or known, for a look at one moment.
+    pub(super) fn lock_held(&self) -> RwLockReadGuard<'_, Option<Box<str>>> {
+        read(&self.held)
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        read(&self.held).is_some()
+    }
+
+    /// Other rows count from now on: everybody takes all of them anew.
+    pub(super) fn start_over(&self) -> News {
+        let revision = self.shared.revision.fetch_add(1, Ordering::AcqRel) + 1;
+        self.revision.fetch_max(revision, Ordering::AcqRel);
+        let subscribers = read(&self.subscribers);
+        for subscriber in subscribers.iter() {
+            subscriber.start_over();
+        }
+        let woken = subscribers.iter().filter(|subscriber| subscriber.poke());
+        News {
+            readers: woken.cloned().collect(),
+            statuses: vec![self.key.clone()],
+        }
+    }
+
     /// The target has become complete: inventories need no longer wait for it.
     fn completed(&self) -> News {
+        if write(&self.held).take().is_some() {
+            return self.start_over();
+        }
         let subscribers = read(&self.subscribers);
         let waiting = subscribers.iter().filter(|subscriber| subscriber.poke());
         News {

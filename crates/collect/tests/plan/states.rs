@@ -46,6 +46,18 @@ struct Case {
     /// Namespaces have not been read.
     #[serde(default)]
     namespaces_unread: bool,
+    /// Namespaces could not be read, for this reason.
+    namespaces_unreadable: Option<String>,
+    /// None of the profiles is known, for this reason.
+    profiles_unread: Option<String>,
+    /// Targets that cannot be decoded, and why.
+    #[serde(default)]
+    unreadable_targets: BTreeMap<String, String>,
+    /// Namespaces with scopes that cannot be decoded, and why.
+    #[serde(default)]
+    unreadable_scopes: BTreeMap<String, String>,
+    /// Kinds that are asked about again and again.
+    unsettled: Option<Vec<String>>,
     /// Kinds the plan asks about.
     #[serde(default)]
     unknown: Vec<String>,
@@ -103,6 +115,23 @@ fn change(world: &mut World, case: &Case) {
     if case.namespaces_unread {
         world.namespaces = NamespaceListing::Unread;
     }
+    if let Some(why) = &case.namespaces_unreadable {
+        world.namespaces = NamespaceListing::Unreadable(why.clone());
+    }
+    if case.profiles_unread.is_some() {
+        world.profiles.clear();
+        world.profiles_unread.clone_from(&case.profiles_unread);
+    }
+    for (name, why) in &case.unreadable_targets {
+        let unreadable = key(name);
+        world.targets.retain(|target| {
+            let meta = &target.metadata;
+            (meta.namespace.as_deref(), meta.name.as_deref())
+                != (Some(&*unreadable.namespace), Some(&*unreadable.name))
+        });
+        world.unreadable_targets.insert(unreadable, why.clone());
+    }
+    world.unreadable_scopes.clone_from(&case.unreadable_scopes);
     if let Some(error) = &case.scopes {
         world.scopes = Readable::Failed(error.clone());
         world.cluster_scopes = Readable::Failed(error.clone());
@@ -183,6 +212,10 @@ fn cases() {
         }
         for name in &case.absent {
             assert!(plan.target(&key(name)).is_none(), "{}, {name}", case.id);
+        }
+        if let Some(expected) = &case.unsettled {
+            let found = plan.unsettled_kinds.iter().map(ToString::to_string);
+            assert_eq!(found.collect::<Vec<_>>(), *expected, "{}", case.id);
         }
         let unknown: Vec<String> = plan.unknown_kinds.iter().map(ToString::to_string).collect();
         assert_eq!(unknown, case.unknown, "{}", case.id);

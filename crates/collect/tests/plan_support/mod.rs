@@ -156,7 +156,9 @@ fn text(manifest: &Value, key: &str) -> String {
 fn namespaces(world: &mut World) -> &mut BTreeMap<String, NamespaceFacts> {
     match &mut world.namespaces {
         NamespaceListing::Complete(all) | NamespaceListing::Partial(all) => all,
-        NamespaceListing::Unread => panic!("the namespaces of this world are not read"),
+        NamespaceListing::Unread | NamespaceListing::Unreadable(_) => {
+            panic!("the namespaces of this world are not read")
+        }
     }
 }
 

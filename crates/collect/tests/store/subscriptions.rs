@@ -1,18 +1,19 @@
 //! Readers: what they are given, when they are woken, and what a slow one costs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kollect_collect::{
     gates::Version,
-    plan::Plan,
-    store::{Limits, RowSelection, Store, Subscription, Taken},
+    plan::{Plan, TargetKey},
+    store::{Limits, RowSelection, Stamp, Store, Subscription, Taken},
 };
 use kollect_inventory::{Delta, Snapshot};
 use kollect_watch::WatchScope;
 
 use crate::support::{add, key, plan, world, yaml};
-use crate::writes::{Bench, MANIFESTS, bench, object};
+use crate::writes::{Bench, MANIFESTS, attributes, bench, object};
 
 /// Counts how often a reader is woken.
 #[derive(Clone, Default)]
@@ -323,4 +324,111 @@ fn c_03_statuses_with_news_are_told_once() {
     assert_eq!(signals(), [key("home/t")]);
     bench.put(object("team-a", "api", "u2"), 6, 2);
     assert_eq!(signals(), [key("home/t")]);
+}
+
+/// A second target of the same namespace, whose selector means nothing.
+const BAD: &str = "{kind: KollectTarget, metadata: {namespace: home, name: bad}, \
+     spec: {profileRef: p, labelSelector: {matchExpressions: [{key: a, operator: Bogus}]}}}";
+
+#[test]
+fn b3_nobody_waits_for_a_target_that_is_at_fault_itself() {
+    let mut world = world(MANIFESTS);
+    add(&mut world, yaml(BAD));
+    let first = plan(&Plan::new(), &mut world);
+    let store = Store::new(Limits::default(), || {});
+    store.apply(&first, &first.delta_from(&Plan::new()));
+    let feed = store.feed(&key("home/t")).expect("the target collects");
+    let stamp = |version| Stamp {
+        epoch: first.epoch(),
+        version: Version::new(version),
+    };
+    let listing = feed.begin_listing(WatchScope::All);
+    listing.put(
+        stamp(1),
+        object("team-a", "web", "u1"),
+        attributes(1).view(),
+    );
+    listing.finish(Version::new(1));
+
+    let woken = Woken::default();
+    let reader = store.subscribe(home(), woken.wake());
+    assert_eq!(reader.take(), Taken::Waiting(vec![key("home/bad")]));
+    let faulty = BTreeMap::from([(key("home/bad"), "it means nothing".to_owned())]);
+    woken.take();
+    store.hold(&faulty);
+    assert_eq!(woken.take(), 1, "others go on");
+    let rows = everything(&reader);
+    assert_eq!((rows.len(), rows.held()), (1, &["bad".into()][..]));
+    let held = vec![(key("home/bad"), "it means nothing".to_owned())];
+    assert_eq!(store.held(&home()), held);
+    store.hold(&faulty);
+    assert_eq!(
+        (woken.take(), reader.take()),
+        (0, Taken::Nothing),
+        "no news"
+    );
+
+    // Changes of others arrive as ever.
+    feed.put(
+        stamp(2),
+        object("team-a", "api", "u2"),
+        attributes(1).view(),
+    );
+    assert_eq!(changes(&reader).len(), 1);
+
+    // Mended: its rows count once all of them are there, and not before.
+    add(
+        &mut world,
+        yaml(
+            "{kind: KollectTarget, metadata: {namespace: home, name: bad}, spec: {profileRef: p}}",
+        ),
+    );
+    let second = plan(&first, &mut world);
+    store.apply(&second, &second.delta_from(&first));
+    let stamp = |version| Stamp {
+        epoch: second.epoch(),
+        version: Version::new(version),
+    };
+    let mended = store.feed(&key("home/bad")).expect("it collects");
+    store.hold(&BTreeMap::new());
+    let listing = mended.begin_listing(WatchScope::All);
+    listing.put(
+        stamp(3),
+        object("team-a", "web", "u1"),
+        attributes(1).view(),
+    );
+    assert_eq!(reader.take(), Taken::Waiting(vec![key("home/bad")]));
+    listing.finish(Version::new(3));
+    let rows = everything(&reader);
+    assert_eq!((rows.len(), rows.held().len()), (3, 0));
+}
+
+#[test]
+fn b3_a_target_that_lists_while_it_is_held_is_taken_as_a_whole() {
+    let bench = bench();
+    let reader = bench.store.subscribe(home(), || {});
+    let faulty = BTreeMap::from([(key("home/t"), "it is refused".to_owned())]);
+    bench.store.hold(&faulty);
+    let rows = everything(&reader);
+    assert_eq!((rows.len(), rows.held()), (0, &["t".into()][..]));
+    bench.put(object("team-a", "web", "u1"), 1, 1);
+    assert_eq!(reader.take(), Taken::Nothing, "half a target is nothing");
+    bench.complete();
+    let rows = everything(&reader);
+    assert_eq!((rows.len(), rows.held().len()), (1, 0));
+    bench.store.hold(&faulty);
+    assert_eq!(reader.take(), Taken::Nothing, "what is complete stays so");
+}
+
+#[test]
+fn a_rollup_waits_for_targets_that_no_plan_knows_yet() {
+    let bench = bench();
+    bench.complete();
+    let scope = RowSelection::Cluster {
+        targets: ["ahead".to_owned()].into(),
+        namespaces: ["team-a".to_owned()].into(),
+    };
+    let reader = bench.store.subscribe(scope, || {});
+    let waiting = Taken::Waiting(vec![TargetKey::cluster("ahead")]);
+    assert_eq!(reader.take(), waiting);
 }

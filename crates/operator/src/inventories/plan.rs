@@ -3,7 +3,11 @@
 //! Pure: the inventory, the scopes, the cluster targets, the namespaces and the sinks go in; an
 //! order for the exporter and what has to be said about it come out.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::jiff::Timestamp;
 use kollect_api::{
@@ -49,6 +53,11 @@ pub struct World<'w> {
     pub namespaces: &'w NamespaceListing,
     /// The cluster targets.
     pub cluster_targets: &'w [Arc<KollectClusterTarget>],
+    /// What of all this is not known.
+    pub gaps: &'w Gaps,
+    /// The targets of a team's rows that nobody waits for because they are at fault themselves, and
+    /// why; and whether there are others.
+    pub held: &'w dyn Fn(&RowSelection) -> Held,
     /// Looks for a sink.
     pub find: &'w dyn Fn(&SinkKey) -> Lookup,
     /// Looks for its credentials.
@@ -59,6 +68,123 @@ pub struct World<'w> {
     pub max_export_bytes: Option<i64>,
     /// Now.
     pub now: Timestamp,
+}
+
+/// What is not known of the configuration. What is not known is not empty: whoever depends on it
+/// exports nothing and removes nothing, and says what is missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gaps {
+    /// Why scopes of teams cannot be read.
+    pub scopes: Option<String>,
+    /// Namespaces with a scope that cannot be decoded, and why.
+    pub unreadable_scopes: BTreeMap<String, String>,
+    /// Why cluster scopes cannot be read, or one of them cannot be decoded.
+    pub cluster_scopes: Option<String>,
+    /// Why targets of teams cannot be read.
+    pub targets: Option<String>,
+    /// Why cluster targets cannot be read.
+    pub cluster_targets: Option<String>,
+    /// Cluster targets that cannot be decoded, and why.
+    pub unreadable_cluster_targets: BTreeMap<String, String>,
+    /// What teams' inventories depend on and could be read once, but cannot now.
+    pub stale: Vec<String>,
+    /// The same for the inventories of the platform.
+    pub cluster_stale: Vec<String>,
+}
+
+/// Targets that nobody waits for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Their names, and what is wrong with them.
+    pub targets: Vec<(String, String)>,
+    /// Whether there are other targets, whose rows are exported.
+    pub others: bool,
+}
+
+impl Gaps {
+    /// What keeps an inventory from being exported.
+    fn for_export(&self, subject: &Subject, namespace: &str) -> Option<Trouble> {
+        let scope = self.unreadable_scopes.get(namespace).map(|why| {
+            format!("a KollectScope in namespace {namespace:?} cannot be understood by this operator: {why}")
+        });
+        let scopes = (Reason::ScopeLookupFailed, self.scopes.clone().or(scope));
+        let own = match &subject.rollup {
+            None => vec![(Reason::TargetLookupFailed, self.targets.clone()), scopes],
+            Some(spec) => vec![
+                (
+                    Reason::TargetLookupFailed,
+                    self.cluster_targets
+                        .clone()
+                        .or_else(|| self.unreadable_among(spec)),
+                ),
+                (Reason::ScopeLookupFailed, self.cluster_scopes.clone()),
+                scopes,
+            ],
+        };
+        let (reason, why) = own
+            .into_iter()
+            .find_map(|(reason, why)| Some((reason, why?)))?;
+        Some(Trouble {
+            reason,
+            message: format!("{why}; rows stay as they are"),
+        })
+    }
+
+    /// A cluster target that cannot be decoded and may be meant by an inventory.
+    fn unreadable_among(&self, spec: &KollectClusterInventorySpec) -> Option<String> {
+        let named = |name: &str| spec.target_refs.iter().any(|entry| entry.trim() == name);
+        let mut meant = self.unreadable_cluster_targets.iter();
+        let (name, why) = meant.find(|(name, _)| spec.target_refs.is_empty() || named(name))?;
+        Some(format!(
+            "KollectClusterTarget {name:?} cannot be understood by this operator: {why}"
+        ))
+    }
+
+    /// What an inventory that is exported depends on and nobody can read at present.
+    fn for_doubt(&self, subject: &Subject) -> Option<Trouble> {
+        let stale = if subject.rollup.is_some() {
+            &self.cluster_stale
+        } else {
+            &self.stale
+        };
+        let first = stale.first()?;
+        let more = match stale.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(Trouble {
+            reason: Reason::InventoryListFailed,
+            message: format!("{first}{more}; what was read before stays in use"),
+        })
+    }
+}
+
+impl Held {
+    /// What is said about it.
+    fn trouble(&self) -> Option<Trouble> {
+        /// How many targets a message explains.
+        const NAMED: usize = 3;
+        if self.targets.is_empty() {
+            return None;
+        }
+        let mut texts: Vec<String> = self
+            .targets
+            .iter()
+            .take(NAMED)
+            .map(|(name, why)| format!("{name}: {why}"))
+            .collect();
+        if self.targets.len() > NAMED {
+            texts.push("…".to_owned());
+        }
+        Some(Trouble {
+            reason: Reason::TargetDegraded,
+            message: format!(
+                "{} target(s) held, their rows stay as they are: [{}]",
+                self.targets.len(),
+                texts.join("; ")
+            ),
+        })
+    }
 }
 
 /// What is wrong with one sink of an inventory before anything is sent.
@@ -77,6 +203,8 @@ pub struct InventoryPlan {
     pub order: Order,
     /// Why nothing is exported at all.
     pub gate: Option<Trouble>,
+    /// What is wrong although exports go on.
+    pub doubt: Option<Trouble>,
     /// Nothing definite is known yet: the status stays as it is.
     pub undecided: bool,
     /// The sinks that cannot be used.
@@ -96,7 +224,22 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
         targets,
         trouble: mut gate,
         mut undecided,
+        mut doubt,
     } = select(subject, world);
+    let namespace = governing_namespace(subject);
+    if let Some(gap) = world.gaps.for_export(subject, namespace) {
+        gate = Some(gap);
+        undecided = false;
+    }
+    doubt = doubt.or_else(|| world.gaps.for_doubt(subject));
+    if subject.rollup.is_none() {
+        let held = (world.held)(&scope);
+        match held.trouble() {
+            // Nothing is left to export.
+            Some(trouble) if !held.others => gate = gate.or(Some(trouble)),
+            trouble => doubt = trouble.or(doubt),
+        }
+    }
     if subject.suspend {
         gate = Some(Trouble {
             reason: Reason::Suspended,
@@ -166,6 +309,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
             retire,
         },
         gate,
+        doubt,
         undecided,
         findings,
         orphans,
@@ -175,11 +319,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
 
 /// The ceilings over an inventory and its intervals.
 fn ceilings<'w>(subject: &Subject, world: &World<'w>) -> Vec<Ceiling<'w>> {
-    let namespace = match (&subject.id.scope, &subject.rollup) {
-        (InventoryScope::Namespace(namespace), _) => namespace.as_str(),
-        (InventoryScope::Cluster, Some(spec)) => spec.sink_namespace(),
-        (InventoryScope::Cluster, None) => "",
-    };
+    let namespace = governing_namespace(subject);
     let own = world
         .scopes
         .iter()
@@ -190,6 +330,15 @@ fn ceilings<'w>(subject: &Subject, world: &World<'w>) -> Vec<Ceiling<'w>> {
         all.extend(world.cluster_scopes.iter().map(|scope| scope.ceiling()));
     }
     all
+}
+
+/// The namespace whose scopes are above an inventory.
+fn governing_namespace(subject: &Subject) -> &str {
+    match (&subject.id.scope, &subject.rollup) {
+        (InventoryScope::Namespace(namespace), _) => namespace.as_str(),
+        (InventoryScope::Cluster, Some(spec)) => spec.sink_namespace(),
+        (InventoryScope::Cluster, None) => "",
+    }
 }
 
 /// Why the scopes do not allow the inventory to be exported, if they do not.
@@ -242,6 +391,8 @@ struct Selection {
     /// Why the rows may not be exported, although it is known which they are.
     trouble: Option<Trouble>,
     undecided: bool,
+    /// What is wrong although the rows may be exported.
+    doubt: Option<Trouble>,
 }
 
 impl Selection {
@@ -251,6 +402,7 @@ impl Selection {
             targets,
             trouble: None,
             undecided: false,
+            doubt: None,
         }
     }
 
@@ -281,12 +433,32 @@ fn select(subject: &Subject, world: &World<'_>) -> Selection {
     };
     match inventory_rows::of_cluster_inventory(spec, world.cluster_targets, world.namespaces) {
         Err(invalid) => trouble(Reason::InvalidSpec, invalid.to_string()),
-        Ok(ClusterRows::NotKnownYet) => not_yet(),
-        Ok(ClusterRows::NoTargets) if subject.age(world.now) < BOOTSTRAP => not_yet(),
-        Ok(ClusterRows::NoTargets) => trouble(
-            Reason::NoTargets,
-            "no KollectClusterTarget objects matched; check targetRefs, targetSelector and namespaceSelector".to_owned(),
-        ),
+        Ok(ClusterRows::NotKnownYet) => match world.namespaces {
+            NamespaceListing::Unreadable(why) => trouble(
+                Reason::NamespaceLookupFailed,
+                format!("it is not known which namespaces there are: {why}; rows stay as they are"),
+            ),
+            NamespaceListing::Partial(_) => trouble(
+                Reason::NamespaceLookupFailed,
+                "the operator may not list namespaces, so it is not known what to roll up; grant it get, list and watch on namespaces; rows stay as they are".to_owned(),
+            ),
+            _ => not_yet(),
+        },
+        // Objects of one manifest arrive one after the other. Whoever has exported before has seen
+        // its targets go.
+        Ok(ClusterRows::NoTargets)
+            if subject.age(world.now) < BOOTSTRAP && subject.status.sink_exports.is_empty() =>
+        {
+            not_yet()
+        }
+        // That there is none is known, so there are no rows either.
+        Ok(ClusterRows::NoTargets) => Selection {
+            doubt: Some(Trouble {
+                reason: Reason::NoTargets,
+                message: "no KollectClusterTarget objects matched, so the rollup is empty; check targetRefs, targetSelector and namespaceSelector".to_owned(),
+            }),
+            ..Selection::nothing()
+        },
         Ok(ClusterRows::Known { selection, targets }) => {
             let name = |target: &&KollectClusterTarget| target.metadata.name.clone();
             Selection {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kollect_api::{KollectClusterInventory, KollectInventory, sink::SinkSpec};
+use kollect_api::{
+    KollectClusterInventory, KollectInventory, inventory::SinkExportStatus, sink::SinkSpec,
+};
 use kollect_collect::plan::NamespaceFacts;
 use kollect_export::SinkSource;
 use kollect_sinks::credentials::Materials;
@@ -22,6 +24,10 @@ struct Small {
     unverified: Option<&'static str>,
     forbidden: bool,
     max_export_bytes: Option<i64>,
+    gaps: Gaps,
+    held: Held,
+    /// Instead of the namespaces above.
+    listing: Option<NamespaceListing>,
 }
 
 #[expect(
@@ -129,12 +135,17 @@ impl Small {
     }
 
     fn plan(&self, subject: &Subject) -> InventoryPlan {
-        let listing = NamespaceListing::Complete(self.namespaces.clone());
+        let listing = self
+            .listing
+            .clone()
+            .unwrap_or_else(|| NamespaceListing::Complete(self.namespaces.clone()));
         let world = World {
             scopes: &self.scopes,
             cluster_scopes: &self.cluster_scopes,
             namespaces: &listing,
             cluster_targets: &self.targets,
+            gaps: &self.gaps,
+            held: &|_| self.held.clone(),
             find: &|key| self.find(key),
             embedding: &|_, _| Embedding::Unknown,
             access: &|sink| {
@@ -319,8 +330,14 @@ fn s37_s38_rollups_select_targets_and_wait_for_them() {
         plan.undecided && plan.gate.is_none(),
         "objects of one manifest arrive in turn"
     );
+    // That there is none is known, so the rollup is empty.
     let plan = world().plan(&old);
-    assert_eq!(gate(&plan).expect("a gate").0, Reason::NoTargets);
+    assert_eq!(gate(&plan), None);
+    assert_eq!(
+        plan.doubt.as_ref().expect("a doubt").reason,
+        Reason::NoTargets
+    );
+    assert!(plan.order.open);
 
     let plan = world()
         .target("alpha", true)
@@ -583,5 +600,166 @@ fn a_selector_that_means_nothing_closes_the_inventory_and_empties_nothing() {
         message.starts_with("spec.namespaceSelector.matchExpressions[0]"),
         "{message}"
     );
+    assert!(!plan.order.open);
+}
+
+#[test]
+fn b5_whoever_has_exported_knows_at_once_that_its_last_target_went() {
+    let spec = json!({"namespaceSelector": {"matchLabels": {"tier": "shop"}}});
+    let world = Small::default().namespace("a", "shop");
+    let mut young = rollup("2026-01-15T11:58:00Z", spec);
+    assert!(world.plan(&young).undecided);
+    young.status.sink_exports = vec![SinkExportStatus {
+        name: "database/pg".to_owned(),
+        namespace: Some("kollect-system".to_owned()),
+        ..SinkExportStatus::default()
+    }];
+    let plan = world.plan(&young);
+    assert!(plan.order.open && !plan.undecided);
+    let nothing = RowSelection::Cluster {
+        targets: BTreeSet::new(),
+        namespaces: BTreeSet::new(),
+    };
+    assert_eq!(plan.order.scope, nothing);
+}
+
+#[test]
+fn b2_b4_what_is_not_known_is_not_exported_and_is_said() {
+    let rollup = rollup("2026-01-15T11:50:00Z", json!({"targetRefs": ["alpha"]}));
+    let team = inventory(json!({}));
+    let why = || Some("it is forbidden".to_owned());
+    let broken = |name: &str| BTreeMap::from([(name.to_owned(), "newer".to_owned())]);
+    let gaps = Gaps::default;
+    for (gaps, expected) in [
+        (gaps(), [None, None]),
+        (
+            Gaps {
+                targets: why(),
+                ..gaps()
+            },
+            [Some(Reason::TargetLookupFailed), None],
+        ),
+        (
+            Gaps {
+                cluster_targets: why(),
+                ..gaps()
+            },
+            [None, Some(Reason::TargetLookupFailed)],
+        ),
+        (
+            Gaps {
+                scopes: why(),
+                ..gaps()
+            },
+            [
+                Some(Reason::ScopeLookupFailed),
+                Some(Reason::ScopeLookupFailed),
+            ],
+        ),
+        (
+            Gaps {
+                unreadable_scopes: broken("team-a"),
+                ..gaps()
+            },
+            [Some(Reason::ScopeLookupFailed), None],
+        ),
+        (
+            Gaps {
+                cluster_scopes: why(),
+                ..gaps()
+            },
+            [None, Some(Reason::ScopeLookupFailed)],
+        ),
+        (
+            Gaps {
+                unreadable_cluster_targets: broken("alpha"),
+                ..gaps()
+            },
+            [None, Some(Reason::TargetLookupFailed)],
+        ),
+        (
+            Gaps {
+                unreadable_cluster_targets: broken("another"),
+                ..gaps()
+            },
+            [None, None],
+        ),
+    ] {
+        let world = Small {
+            gaps: gaps.clone(),
+            ..Small::default()
+        }
+        .namespace("a", "shop")
+        .target("alpha", true);
+        for (subject, expected) in [&team, &rollup].into_iter().zip(expected) {
+            let plan = world.plan(subject);
+            assert_eq!(gate(&plan).map(|gate| gate.0), expected, "{gaps:?}");
+            assert_eq!(plan.order.open, expected.is_none(), "{gaps:?}");
+        }
+    }
+}
+
+#[test]
+fn b2_a_rollup_of_namespaces_that_cannot_be_listed_says_so() {
+    let rollup = rollup("2026-01-15T11:50:00Z", json!({}));
+    for (listing, expected) in [
+        (NamespaceListing::Unread, None),
+        (
+            NamespaceListing::Unreadable("no right".to_owned()),
+            Some(Reason::NamespaceLookupFailed),
+        ),
+        (
+            NamespaceListing::Partial(BTreeMap::new()),
+            Some(Reason::NamespaceLookupFailed),
+        ),
+    ] {
+        let world = Small {
+            listing: Some(listing),
+            ..Small::default()
+        };
+        let plan = world.target("alpha", true).plan(&rollup);
+        assert_eq!(gate(&plan).map(|gate| gate.0), expected);
+        assert!(!plan.order.open);
+        assert_eq!(plan.undecided, expected.is_none());
+    }
+}
+
+#[test]
+fn b3_a_held_target_is_named_and_others_go_on() {
+    let bad = || {
+        vec![(
+            "bad".to_owned(),
+            "spec.namespaceSelector means nothing".to_owned(),
+        )]
+    };
+    let team = inventory(json!({}));
+    let held = Held {
+        targets: bad(),
+        others: true,
+    };
+    let plan = Small {
+        held,
+        ..Small::default()
+    }
+    .plan(&team);
+    assert!(plan.order.open);
+    let doubt = plan.doubt.expect("a doubt");
+    assert_eq!(doubt.reason, Reason::TargetDegraded);
+    assert_eq!(
+        doubt.message,
+        "1 target(s) held, their rows stay as they are: [bad: spec.namespaceSelector means nothing]"
+    );
+
+    // Without others nothing can be exported at all.
+    let held = Held {
+        targets: bad(),
+        others: false,
+    };
+    let plan = Small {
+        held,
+        ..Small::default()
+    }
+    .plan(&team);
+    assert_eq!(gate(&plan).expect("a gate").0, Reason::TargetDegraded);
     assert!(!plan.order.open);
 }

@@ -181,7 +181,8 @@ pub fn status(
         conditions::with_skipped(said, &standings)
     };
     let warning = conditions::size_warning(facts);
-    let said = said.into_iter().chain(warning);
+    let doubt = conditions::doubt(facts);
+    let said = said.into_iter().chain(warning).chain(doubt);
     statements::apply(&mut next.conditions, said, Some(facts.generation), now);
     next
 }

@@ -43,6 +43,7 @@ fn plan() -> InventoryPlan {
             retire: Vec::new(),
         },
         gate: None,
+        doubt: None,
         undecided: false,
         findings: Vec::new(),
         orphans: Vec::new(),

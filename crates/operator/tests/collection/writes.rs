@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use kollect_api::{KollectTarget, target::TargetStatus};
+use kollect_api::{KollectClusterInventory, KollectTarget, target::TargetStatus};
 use kollect_inventory::TargetKind;
 use kollect_operator::{
     metrics::passes::Outcome,
@@ -178,4 +178,36 @@ fn a_status_write_that_hangs_holds_up_nothing_and_is_counted() -> Result<()> {
         ensure!(status == "True", "{reason}");
         Ok(())
     })
+}
+
+#[test]
+fn b8_equally_named_sinks_of_two_namespaces_have_entries_of_their_own() -> Result<()> {
+    let plane = stage();
+    let cluster = plane.cluster();
+    let inventory = json!({
+        "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectClusterInventory",
+        "metadata": {"name": "two"}, "spec": {},
+    });
+    cluster.apply(&inventory.to_string())?;
+    let api = cluster.api(cluster.admin())?;
+    let path = "/apis/kollect.dev/v1alpha1/kollectclusterinventories/two";
+    let write = |entries: serde_json::Value| -> Result<u16> {
+        let mut object = api.get(path)?;
+        object["status"] = json!({"sinkExports": entries});
+        let answer = api.request("PUT", &format!("{path}/status"), Some(&object))?;
+        Ok(answer.status)
+    };
+    let entry = |namespace: &str| json!({"name": "database/pg", "namespace": namespace});
+    assert_eq!(write(json!([entry("a"), entry("b")]))?, 200);
+    assert_eq!(
+        write(json!([entry("a"), entry("a")]))?,
+        422,
+        "one entry per sink"
+    );
+    // What an earlier version stored has no namespace, and still says nothing about one.
+    assert_eq!(write(json!([{"name": "database/pg"}]))?, 200);
+    let stored: KollectClusterInventory = serde_json::from_value(api.get(path)?)?;
+    let entries = stored.status.unwrap_or_default().sink_exports;
+    assert_eq!((entries.len(), &entries[0].namespace), (1, &None));
+    Ok(())
 }

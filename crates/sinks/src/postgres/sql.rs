@@ -160,17 +160,21 @@ impl Statements {
         )
     }
 
-    /// Deletes the rows of the partition that were not given. `$4` and `$5` are the arrays of
-    /// target names and uids; with history the time is the last parameter.
+    /// Deletes the rows of the partition that were not given, but for those of held targets, whose
+    /// names are `$4`. `$5` and `$6` are the arrays of target names and uids; with history the time
+    /// is the last parameter.
     pub(super) fn prune(&self, source: Source) -> String {
         let (given, at) = match source {
             Source::Arrays => (
-                "unnest($4::text[], $5::text[]) AS i(target_name, source_uid)",
-                "$6",
+                "unnest($5::text[], $6::text[]) AS i(target_name, source_uid)",
+                "$7",
             ),
-            Source::Staging => ("pg_temp.kollect_export_staging i", "$4"),
+            Source::Staging => ("pg_temp.kollect_export_staging i", "$5"),
         };
-        let condition = format!("AND NOT EXISTS (SELECT 1 FROM {given} WHERE {SAME_ROW})");
+        let condition = format!(
+            "AND t.target_name <> ALL($4::text[]) \
+             AND NOT EXISTS (SELECT 1 FROM {given} WHERE {SAME_ROW})"
+        );
         self.delete(&condition, &format!("{at}::timestamptz"))
     }
 

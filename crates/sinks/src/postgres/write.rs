@@ -41,6 +41,8 @@ pub(super) struct Writer<'w> {
     pub(super) name: &'w str,
     /// When the delivery began.
     pub(super) at: SystemTime,
+    /// Names of targets whose rows are not known, and stay as they are.
+    pub(super) held: &'w [Box<str>],
 }
 
 /// How changes went.
@@ -63,7 +65,7 @@ impl Writer<'_> {
         rows: impl Iterator<Item = Item<'r>>,
         count: usize,
     ) -> Result<(Receipt, String), Fault> {
-        if count == 0 {
+        if count == 0 && self.held.is_empty() {
             self.empty(session).await
         } else if count < FULL_BY_COPY {
             self.everything_at_once(session, rows).await
@@ -130,7 +132,11 @@ impl Writer<'_> {
             &arrays.payloads,
         ]));
         let mut pruned = self.partition();
-        pruned.extend(parameters(&[&arrays.target_names, &arrays.uids]));
+        pruned.extend(parameters(&[
+            &self.held,
+            &arrays.target_names,
+            &arrays.uids,
+        ]));
         self.add_time(&mut pruned);
         let key = self.lock_key();
         let client = &session.client;
@@ -178,6 +184,7 @@ impl Writer<'_> {
         let merged = client.query_one(&merge, &parameters).await;
         let written = self.count(merge_stage, merged)?;
         let mut parameters = self.partition();
+        parameters.push(&self.held);
         self.add_time(&mut parameters);
         let prune = statements.prune(Source::Staging);
         let pruned = client.query_one(&prune, &parameters).await;

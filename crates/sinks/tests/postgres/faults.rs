@@ -257,6 +257,48 @@ async fn unchanged_rows_are_left_alone() {
     );
 }
 
+/// Rows of a target of which nothing is known stay as they are, whatever else is delivered.
+#[tokio::test]
+async fn b3_rows_of_held_targets_stay() {
+    // Few rows, and so many that they go through COPY; with and without history.
+    for (rows, spec) in [
+        (2, json!({})),
+        (2, json!({"postgres": {"history": {"table": "log"}}})),
+        (200, json!({})),
+        (200, json!({"postgres": {"history": {"table": "log"}}})),
+    ] {
+        let database = database("held");
+        let sink = sink(&database, spec);
+        let mut item = deployment("uid-held", &json!({}));
+        item["targetName"] = "bad".into();
+        let held = Items::default().row(&item);
+        let all = deployments(rows, 1).rows().to_vec();
+        let both = Snapshot::new(all.into_iter().chain([held]));
+        everything(&sink, &inventory(), T1, &both)
+            .await
+            .expect("everything is known");
+        let names = "SELECT target_name, count(*) FROM items GROUP BY 1 ORDER BY 1";
+        for (known, expected) in [
+            (
+                rows - 1,
+                vec!["bad|1".to_owned(), format!("deployments|{}", rows - 1)],
+            ),
+            (0, vec!["bad|1".to_owned()]),
+        ] {
+            let some = deployments(known, 1).holding(vec!["bad".into()]);
+            everything(&sink, &inventory(), T2, &some)
+                .await
+                .expect("one target is held");
+            assert_eq!(sql(&database, names).await, expected);
+        }
+        // Once it is known that there is nothing, nothing stays.
+        everything(&sink, &inventory(), T3, &Snapshot::default())
+            .await
+            .expect("known");
+        assert!(sql(&database, names).await.is_empty());
+    }
+}
+
 /// How a change finds its row: by the key, however large the table is and whatever is known of it.
 #[tokio::test]
 async fn a_change_reads_only_its_row() {

@@ -275,6 +275,17 @@ fn waiting(targets: &[TargetKey], degraded: &[(TargetKey, String)]) -> String {
     text
 }
 
+/// Tells what is wrong although exports go on. Comes after everything else, which may have found
+/// nothing to complain about.
+pub(super) fn doubt(facts: &InventoryFacts<'_>) -> Option<Statement> {
+    let doubt = facts.plan.doubt.as_ref()?;
+    facts
+        .plan
+        .gate
+        .is_none()
+        .then(|| Statement::says(Degraded, True, doubt.reason, &doubt.message))
+}
+
 /// Tells that documents get large. Nothing is refused because of it.
 pub(super) fn size_warning(facts: &InventoryFacts<'_>) -> Option<Statement> {
     let survey = facts.report.survey.as_ref()?;
