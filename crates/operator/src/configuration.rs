@@ -215,6 +215,12 @@ where
         }
     }
 
+    /// Whether the API server says everything about the kind at present.
+    pub fn is_followed(&self) -> bool {
+        let followed = |table: &Table<K>| table.is_listed() && table.trouble().is_none();
+        self.parts.iter().all(|part| part.read(followed))
+    }
+
     /// Whether everything is known that can be for now.
     fn is_settled(&self) -> bool {
         self.is_listed() || self.unknown().is_some()

@@ -154,8 +154,8 @@ fn users(
     } = configuration;
     let known = inventories.is_listed()
         && cluster_inventories.is_listed()
-        && inventories.trouble().is_none()
-        && cluster_inventories.trouble().is_none()
+        && inventories.is_followed()
+        && cluster_inventories.is_followed()
         && inventories.unreadable().is_empty()
         && cluster_inventories.unreadable().is_empty();
     let living = objects
