@@ -134,7 +134,7 @@ impl Beginning {
                         }
                     }
                 };
-                keeper.keep("lease", &token, take_part).await;
+                Box::pin(keeper.keep("lease", &token, take_part)).await;
             };
             (tokio::spawn(kept), stop)
         });

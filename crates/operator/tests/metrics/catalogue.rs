@@ -176,7 +176,7 @@ async fn c12_exports_count_by_class_kind_and_namespace() {
         r#"kollect_export_duration_seconds_bucket{le="30.0",sink_type="postgres"} 2"#,
         r#"kollect_export_duration_seconds_bucket{le="60.0",sink_type="postgres"} 3"#,
         r#"kollect_export_duration_seconds_bucket{le="120.0",sink_type="postgres"} 3"#,
-        r#"kollect_export_spill_warn_total 1"#,
+        "kollect_export_spill_warn_total 1",
         r#"kollect_static_ref_resolution_total{kind="KollectClusterInventory",ref_type="database",result="not_found"} 1"#,
         r#"kollect_reconcile_total{controller="kollectdatabasesink",result="success"} 1"#,
         r#"kollect_reconcile_total{controller="kollectdatabasesink",result="failure"} 1"#,
