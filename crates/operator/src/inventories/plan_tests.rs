@@ -515,7 +515,9 @@ fn a14_no_forged_status_keeps_the_next_one_from_being_made() {
                 let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now);
                 let next = status(&subject.status, &facts, &now);
                 let own = Some(subject.generation);
-                assert!(plan.undecided || next.observed_generation == own);
+                // Nothing is said before the exporter has looked at its sinks.
+                let silent = plan.undecided || !plan.order.deliver.is_empty();
+                assert!(silent || next.observed_generation == own);
             }
         }
     }
