@@ -502,11 +502,23 @@ fn a14_no_forged_status_keeps_the_next_one_from_being_made() {
             ] {
                 subject.deleted_at = deleted.map(|at| at.parse().expect("a time"));
                 let plan = world.plan(&subject);
+                let lane = |sink: &SinkOrder| kollect_export::report::LaneReport {
+                    key: sink.key.clone(),
+                    state: kollect_export::report::LaneState::Behind,
+                    last_export: None,
+                    confirmed_at: None,
+                    skipped: None,
+                };
+                // An exporter that has not looked yet leaves the status as it is.
+                let report = kollect_export::Report {
+                    lanes: plan.order.deliver.iter().map(lane).collect(),
+                    ..kollect_export::Report::default()
+                };
                 let facts = InventoryFacts {
                     generation: subject.generation,
                     cluster: subject.rollup.is_some(),
                     plan: &plan,
-                    report: &kollect_export::Report::default(),
+                    report: &report,
                     steady: Duration::from_hours(1),
                     patience: Duration::ZERO,
                     degraded: &[],
