@@ -8,6 +8,7 @@ mod codegen;
 mod demo;
 mod licences;
 mod programs;
+mod soak;
 mod step;
 mod test;
 mod workspace;
@@ -34,6 +35,8 @@ enum Command {
     Codegen(codegen::Arguments),
     /// Measure what Kollect is held to.
     Bench(bench::Arguments),
+    /// Run the hardest tests for longer: hostile neighbours, kills, rest.
+    Soak(soak::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Codegen(arguments) => codegen::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

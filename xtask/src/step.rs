@@ -44,8 +44,8 @@ impl Report {
         });
     }
 
-    /// Prints the table and fails if any step failed.
-    pub(crate) fn finish(self) -> Result<()> {
+    /// Prints the table and fails if any step of `cargo xtask <command>` failed.
+    pub(crate) fn finish(self, command: &str) -> Result<()> {
         println!("\n{}", self.table());
         let failed: Vec<&str> = self
             .rows
@@ -58,7 +58,7 @@ impl Report {
         }
         let again: Vec<String> = failed.iter().map(|name| format!("--only {name}")).collect();
         bail!(
-            "{} failed; to repeat only that: cargo xtask test {}",
+            "{} failed; to repeat only that: cargo xtask {command} {}",
             failed.join(", "),
             again.join(" ")
         )
@@ -131,7 +131,7 @@ mod tests {
             .collect();
         assert_eq!(lines[1], ["one", "0.0s", "ok"]);
         assert_eq!(lines[2], ["two", "0.0s", "FAILED"]);
-        let error = report.finish().unwrap_err().to_string();
+        let error = report.finish("test").unwrap_err().to_string();
         assert_eq!(
             error,
             "two failed; to repeat only that: cargo xtask test --only two"
@@ -142,6 +142,6 @@ mod tests {
     fn all_good_is_good() {
         let mut report = Report::default();
         report.step("one", "succeeds", || Ok(()));
-        assert!(report.finish().is_ok());
+        assert!(report.finish("test").is_ok());
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for step in steps {
         report.step(&step.name(), step.what(), || step.run(arguments));
     }
-    report.finish()
+    report.finish("test")
 }
 
 /// Clippy everywhere, and every backend of the sinks by itself: a feature that needs another one

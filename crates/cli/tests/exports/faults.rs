@@ -9,7 +9,13 @@ use crate::{
     stage::Stage,
 };
 
-const KILLS: usize = 200;
+/// How often the operator is killed; `cargo xtask soak` asks for more.
+fn kills() -> Result<usize> {
+    match std::env::var("KOLLECT_KILLS") {
+        Ok(text) => text.parse().context("KOLLECT_KILLS"),
+        Err(_) => Ok(200),
+    }
+}
 
 /// Records every row that is deleted, so that none can vanish and come back unseen.
 const TRIGGER: &str = "\
@@ -43,7 +49,8 @@ fn kills_and_outages_lose_nothing_and_delete_nothing() -> Result<()> {
 
     let churn = Churn::start(&stage)?;
     let mut random = Random(2026);
-    for kill in 1..=KILLS {
+    let kills = kills()?;
+    for kill in 1..=kills {
         stage.kill()?;
         stage.start()?;
         thread::sleep(Duration::from_millis(random.next() % 700));
@@ -77,7 +84,7 @@ fn kills_and_outages_lose_nothing_and_delete_nothing() -> Result<()> {
     drop(paused);
 
     let changes = churn.stop();
-    ensure!(changes > KILLS, "only {changes} changes happened meanwhile");
+    ensure!(changes > kills, "only {changes} changes happened meanwhile");
     stage.expect_in_step("items")?;
     expect_untouched(&stage)
 }

@@ -1,0 +1,108 @@
+//! `cargo xtask soak`: what the tests try for a minute, tried for longer.
+//!
+//! The same test programs as in `cargo xtask test`, told by the environment to go on. What they
+//! print is meant to be pasted into an issue.
+
+use std::process::Command;
+use std::thread;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::step::Report;
+use crate::workspace;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Run only this; may be given several times.
+    #[arg(long, value_enum)]
+    only: Vec<Soak>,
+
+    /// For how many minutes hostile neighbours do their worst.
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+
+    /// How often the operator is killed.
+    #[arg(long, default_value_t = 1_000)]
+    kills: usize,
+
+    /// Test the debug build, as the tests do, instead of the one that is shipped.
+    #[arg(long)]
+    debug: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Soak {
+    Neighbours,
+    Kills,
+    Rest,
+}
+
+impl Soak {
+    fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::Neighbours => "one namespace does its worst, another one must not notice",
+            Self::Kills => "the operator killed at any moment loses and deletes nothing",
+            Self::Rest => "an idle inventory writes nothing for ten minutes",
+        }
+    }
+
+    /// The test program, the test in it, and what it is told.
+    fn command(self, arguments: &Arguments) -> Result<Command> {
+        let (program, test) = match self {
+            Self::Neighbours => ("neighbours", "hostile_neighbours_cost_others_nothing"),
+            Self::Kills => ("exports", "kills_and_outages"),
+            Self::Rest => ("exports", "an_idle_inventory_rests"),
+        };
+        let mut args = vec!["test", "--locked", "-p", "kollect-cli", "--test", program];
+        if !arguments.debug {
+            args.push("--release");
+        }
+        args.extend(["--", "--include-ignored", "--nocapture", test]);
+        let mut command = workspace::cargo(&args)?;
+        command
+            .env(
+                "KOLLECT_NEIGHBOURS_SECONDS",
+                (arguments.minutes * 60).to_string(),
+            )
+            .env("KOLLECT_KILLS", arguments.kills.to_string());
+        Ok(command)
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let build = if arguments.debug { "debug" } else { "release" };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    println!("cargo xtask soak of {}", commit());
+    println!(
+        "{build} build, {cores} cores, {} minutes of hostile neighbours, {} kills",
+        arguments.minutes, arguments.kills
+    );
+    let mut report = Report::default();
+    for soak in Soak::value_variants() {
+        if arguments.only.is_empty() || arguments.only.contains(soak) {
+            report.step(&soak.name(), soak.what(), || {
+                workspace::execute(&mut soak.command(arguments)?)
+            });
+        }
+    }
+    report.finish("soak")
+}
+
+/// What is tested, for whoever reads the figures later.
+fn commit() -> String {
+    let described = Command::new("git")
+        .args(["describe", "--always", "--dirty"])
+        .current_dir(workspace::root())
+        .output();
+    let text = described.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.ok()
+        .filter(|text| !text.is_empty())
+        .unwrap_or_else(|| "an unknown commit".to_owned())
+}
