@@ -92,10 +92,11 @@ async fn labelled_series_carry_every_label_and_are_capped() {
     let fixed = "profile=\"maps\",gvk=\"/v1/ConfigMap\",series=\"by_zone\",\
                  target_namespace=\"a\",target_name=\"one\"";
     assert_eq!(shown[0], format!("{LABELED}{fixed},zone=\"000\"}} 1.0"));
-    // What users write into objects cannot break the page.
+    // What users write into objects cannot break the page; a line break is shown as an escape,
+    // whose backslash the page escapes once more.
     assert_eq!(
         shown[1],
-        format!("{LABELED}{fixed},zone=\"000\\\"\\\\\\n\"}} 5.0")
+        format!("{LABELED}{fixed},zone=\"000\\\"\\\\\\\\n\"}} 5.0")
     );
     // One sampling per page: this is the second, with three combinations left out each time.
     assert_eq!(all.samples(CAPPED), [format!("{CAPPED}{fixed}}} 6")]);
