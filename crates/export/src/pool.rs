@@ -158,7 +158,7 @@ impl Pool {
             Some(entry) => entry.breaker.admit(now),
             None => Ok(Admitted::Freely),
         };
-        let admitted = admitted.map_err(|until| left_alone(source, until - now))?;
+        let admitted = admitted.map_err(|until| left_alone(source, until.saturating_sub(now)))?;
         Ok(Admission {
             entries: Arc::clone(&self.entries),
             uid: source.uid.clone(),
@@ -179,7 +179,7 @@ impl Pool {
             Some(entry) => entry.breaker.look(now),
             None => Ok(()),
         }
-        .map_err(|until| left_alone(source, until - now))
+        .map_err(|until| left_alone(source, until.saturating_sub(now)))
     }
 
     /// Whether the backend let the last call wait in vain.
