@@ -76,7 +76,8 @@ impl Drop for RunDir {
     }
 }
 
-fn base() -> Result<PathBuf> {
+/// The directory of all of them, and of what processes of this user agree upon (names with a dot).
+pub(crate) fn base() -> Result<PathBuf> {
     let uid = Account::current()?.uid;
     let base = std::env::temp_dir().join(format!("kollect-{uid}"));
     match fs::create_dir(&base) {
@@ -102,6 +103,7 @@ fn sweep(base: &Path) {
     };
     for path in entries
         .flatten()
+        .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
         .map(|entry| entry.path())
         .filter(|path| path.is_dir())
     {
