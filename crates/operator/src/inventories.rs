@@ -7,6 +7,7 @@
 //! ```
 
 pub mod embedding;
+mod exporters;
 mod finalize;
 mod object;
 pub mod plan;
@@ -33,10 +34,11 @@ use kollect_collect::{
 use kollect_export::{Calls, Report};
 use kollect_inventory::TargetKind;
 use kube::Client;
-use tokio::{runtime::Handle, sync::Notify, task::JoinHandle, time::Instant};
+use tokio::{runtime::Handle, sync::Notify, time::Instant};
 
 use self::{
     embedding::ProfilesInUse,
+    exporters::Exporters,
     finalize::{NextStep, Notice, farewell},
     object::{FinalizerChange, InventoryObject},
     plan::{Gaps, Held, World, plan},
@@ -86,16 +88,10 @@ pub struct Inventories {
     client: Client,
     configuration: Arc<Configuration>,
     sinks: Arc<SinkObjects>,
-    store: Store,
     calls: Arc<Calls>,
     settings: ExportSettings,
-    running: BTreeMap<InventoryId, Running>,
-    /// Exporters that were told to stop and have a call under way.
-    ending: Vec<(InventoryId, JoinHandle<()>)>,
+    exporters: Exporters,
     exports: Arc<Exports>,
-    /// Where exporters run.
-    runtime: Handle,
-    news: Arc<Notify>,
     replan_at: Instant,
     writes: WriteQueue<WriteKey, Written>,
     /// What panicked when it was planned.
@@ -138,6 +134,8 @@ pub enum Ended {
     Report,
     /// A target says something else about itself.
     Told,
+    /// An exporter that was told to stop.
+    Exporter,
     /// A write.
     Write(EndedWrite<WriteKey, Written>),
 }
@@ -191,14 +189,10 @@ impl Inventories {
             told: configuration.changed.subscribe_told(),
             configuration,
             sinks,
-            store,
+            exporters: Exporters::new(Handle::current(), store, Arc::clone(&calls)),
             calls,
             exports,
             settings,
-            running: BTreeMap::new(),
-            ending: Vec::new(),
-            runtime: Handle::current(),
-            news: Arc::new(Notify::new()),
             replan_at: Instant::now(),
             events: slots.events().clone(),
             writes: WriteQueue::new(slots),
@@ -232,13 +226,19 @@ impl ControlLoop for Inventories {
             self.observe();
         }
         self.count();
-        let wakes = self.running.values().filter_map(|running| running.wake);
+        let wakes = self
+            .exporters
+            .running
+            .values()
+            .filter_map(|running| running.wake);
         earliest(wakes.min(), Some(self.replan_at))
     }
 
     async fn next(&mut self) -> Ended {
+        let news = Arc::clone(&self.exporters.news);
         tokio::select! {
-            () = self.news.notified() => Ended::Report,
+            () = news.notified() => Ended::Report,
+            _ = self.exporters.ended() => Ended::Exporter,
             () = self.told.notified() => Ended::Told,
             write = self.writes.next() => Ended::Write(write),
         }
@@ -253,10 +253,15 @@ impl ControlLoop for Inventories {
                 return;
             }
             Ended::Report => return,
+            Ended::Exporter => {
+                // Another inventory of that name may have waited for this.
+                self.replan_at = Instant::now();
+                return;
+            }
         };
         let WriteKey(id) = write.key;
         // Whatever came of it: there may be more to write now.
-        if let Some(running) = self.running.get_mut(&id) {
+        if let Some(running) = self.exporters.running.get_mut(&id) {
             running.wake = Some(Instant::now());
         }
         let content = match write.result {
@@ -265,7 +270,7 @@ impl ControlLoop for Inventories {
                 if let WriteError::Finalizer(cause) = &error {
                     self.unfinalized.insert(id.clone(), cause.to_string());
                 }
-                if !self.running.contains_key(&id) {
+                if !self.exporters.running.contains_key(&id) {
                     // Nothing reports an inventory that does not run yet.
                     self.replan_at = Instant::now();
                 }
@@ -274,7 +279,7 @@ impl ControlLoop for Inventories {
         };
         match content {
             WrittenContent::Status(status, news, version) => {
-                if let Some(running) = self.running.get_mut(&id) {
+                if let Some(running) = self.exporters.running.get_mut(&id) {
                     running.wrote(*status, news, version);
                 }
             }
@@ -286,20 +291,7 @@ impl ControlLoop for Inventories {
     }
 
     async fn finish(mut self) {
-        let running = std::mem::take(&mut self.running);
-        for running in running.values() {
-            running.stop.cancel();
-        }
-        let ending = std::mem::take(&mut self.ending);
-        let exporters = async {
-            let running = running.into_values().map(|running| running.task);
-            let ending = ending.into_iter().map(|(_, task)| task);
-            for task in running.chain(ending) {
-                // Each exporter ends in a bounded time.
-                let _ = task.await;
-            }
-        };
-        tokio::join!(exporters, self.writes.finish());
+        tokio::join!(self.exporters.finish(), self.writes.finish());
     }
 }
 
@@ -396,6 +388,7 @@ impl Inventories {
     fn observe(&mut self) {
         let now = Instant::now();
         let due: Vec<Arc<Planned>> = self
+            .exporters
             .running
             .values()
             .filter(|running| running.is_due(now))
@@ -409,16 +402,17 @@ impl Inventories {
 
     fn count(&self) {
         let mut states = BTreeMap::from([("all", 0), ("some", 0), ("none", 0)]);
-        for running in self.running.values() {
+        for running in self.exporters.running.values() {
             *states.entry(running.state()).or_default() += 1;
         }
-        let surveyed = self.running.values().map(Running::rows);
+        let surveyed = self.exporters.running.values().map(Running::rows);
         self.exports.inventories(states, surveyed.sum());
     }
 
     /// Ends the exporters of inventories that are gone, or that are another object now.
     fn forget(&mut self, objects: &BTreeMap<InventoryId, (Subject, InventoryObject)>) {
         let gone: Vec<InventoryId> = self
+            .exporters
             .running
             .iter()
             .filter(|(id, running)| {
@@ -428,9 +422,8 @@ impl Inventories {
             .map(|(id, _)| id.clone())
             .collect();
         for id in gone {
-            self.end(&id);
+            self.exporters.end(&id);
         }
-        self.ending.retain(|(_, task)| !task.is_finished());
         self.finalizers.retain(|id, _| objects.contains_key(id));
         self.unfinalized.retain(|id, _| objects.contains_key(id));
         self.planning.retain(|id| objects.contains_key(id));
@@ -439,25 +432,20 @@ impl Inventories {
             .retain(|WriteKey(inventory)| objects.contains_key(inventory));
     }
 
-    /// Stops the exporter of an inventory. What it has under way may end.
-    fn end(&mut self, id: &InventoryId) {
-        if let Some(running) = self.running.remove(id) {
-            running.stop.cancel();
-            self.ending.push((id.clone(), running.task));
-        }
-    }
-
     /// Plans one inventory and brings it up to date.
-    fn plan_one(&mut self, subject: Subject, object: InventoryObject, world: &World<'_>) {
+    fn plan_one(&mut self, mut subject: Subject, object: InventoryObject, world: &World<'_>) {
         if !object.has_finalizer() {
             if subject.deleted_at.is_none() {
                 // Before the first row leaves, it must be sure that rows are removed again.
                 self.write_finalizer(&subject, &object, FinalizerChange::Add);
             } else {
                 self.writes.withdraw(&WriteKey(subject.id.clone()));
-                self.end(&subject.id);
+                self.exporters.end(&subject.id);
             }
             return;
+        }
+        if let Some(running) = self.exporters.running.get(&subject.id) {
+            subject.served.clone_from(&running.served);
         }
         let plan = plan(&subject, world);
         let references = subject.references.iter().filter_map(|reference| {
@@ -465,83 +453,62 @@ impl Inventories {
             Some((reference.key.clone(), found))
         });
         self.exports.resolved(&subject.id, references);
-        for key in &plan.orphans {
-            tracing::warn!(
-                inventory = %subject.id, sink = %key,
-                "the sink is gone; rows that it may still hold are left there"
-            );
-        }
         let planned = Arc::new(Planned {
             subject,
             object,
             plan,
         });
-        self.ensure(&planned);
+        self.exporters.ensure(&planned);
+        self.tell_orphans(&planned);
         self.sync(&planned);
     }
 
-    /// The exporter of an inventory, with its newest order.
-    fn ensure(&mut self, planned: &Arc<Planned>) {
-        let id = &planned.subject.id;
-        if let Some(running) = self.running.get_mut(id) {
-            running.instruct(planned);
+    /// Tells, once, of sinks that are gone and may hold rows of an inventory.
+    fn tell_orphans(&mut self, planned: &Planned) {
+        let Planned { subject, plan, .. } = planned;
+        let Some(running) = self.exporters.running.get_mut(&subject.id) else {
             return;
+        };
+        for key in &plan.orphans {
+            if !running.emptied.contains(key) && running.orphans.insert(key.clone()) {
+                tracing::warn!(
+                    inventory = %subject.id, sink = %key,
+                    "the sink is gone; rows that it may still hold are left there"
+                );
+            }
         }
-        // Two exporters of one inventory could undo each other's work.
-        if self
-            .ending
-            .iter()
-            .any(|(ending, task)| ending == id && !task.is_finished())
-        {
-            return;
-        }
-        let running = Running::start(
-            planned,
-            &self.runtime,
-            self.store.clone(),
-            Arc::clone(&self.calls),
-            Arc::clone(&self.news),
-        );
-        self.running.insert(id.clone(), running);
     }
 
     /// Looks at what an exporter says, and writes it down.
     fn sync(&mut self, planned: &Planned) {
         let id = &planned.subject.id;
-        let Some(running) = self.running.get_mut(id) else {
+        let Some(running) = self.exporters.running.get_mut(id) else {
             return;
         };
         let report = running.reports.borrow_and_update().clone();
         let doubtful = running.observe(&report, planned.plan.gate.is_some());
         self.sinks.doubt(doubtful);
-        let wake = match planned.subject.deleted_at {
-            Some(at) => self.finalize(planned, at, &report),
-            None => self.write_status(planned, &report),
+        let wake = if planned.subject.deleted_at.is_some() {
+            self.finalize(planned, &report)
+        } else {
+            self.write_status(planned, &report)
         };
-        if let Some(running) = self.running.get_mut(id) {
+        if let Some(running) = self.exporters.running.get_mut(id) {
             running.wake = wake;
         }
     }
 
     /// A deleted inventory: when its rows have left all sinks, it may go.
-    fn finalize(
-        &mut self,
-        planned: &Planned,
-        deleted_at: Timestamp,
-        report: &Report,
-    ) -> Option<Instant> {
+    fn finalize(&mut self, planned: &Planned, report: &Report) -> Option<Instant> {
         let Planned {
             subject,
             object,
             plan,
         } = planned;
-        for key in &plan.orphans {
-            tracing::warn!(inventory = %subject.id, sink = %key, "the sink is gone; nothing is cleaned up there");
-        }
-        let waited = Timestamp::now().duration_since(deleted_at);
-        let waited = Duration::try_from(waited).unwrap_or_default();
+        let running = self.exporters.running.get_mut(&subject.id)?;
+        let waited = running.finalizing_for();
         let patience = self.settings.cleanup_patience;
-        let farewell = farewell(&plan.order, report, waited, patience);
+        let farewell = farewell(&plan.order, report, &running.emptied, waited, patience);
         for notice in &farewell.notices {
             self.warn(subject, object, notice);
         }
@@ -560,7 +527,7 @@ impl Inventories {
 
     /// Tells, once for each turn of things, that a sink keeps rows of an inventory that goes.
     fn warn(&mut self, subject: &Subject, object: &InventoryObject, notice: &Notice) {
-        let Some(running) = self.running.get_mut(&subject.id) else {
+        let Some(running) = self.exporters.running.get_mut(&subject.id) else {
             return;
         };
         let text = notice.fate.text();
@@ -629,7 +596,7 @@ impl Inventories {
         }
         let degraded = self.degraded(report);
         let object = planned.object.current(&self.configuration);
-        let running = self.running.get_mut(&subject.id)?;
+        let running = self.exporters.running.get_mut(&subject.id)?;
         let now = Instant::now();
         let steady = now.duration_since(running.since);
         let patience = status::patience(now.duration_since(running.started));

@@ -163,6 +163,16 @@ fn what_is_deleted_leaves_nothing_and_blocks_nobody() -> Result<()> {
     stage.expect_gone("kollectinventories", "inv")?;
     assert!(stage.rows("items")?.is_empty());
 
+    // B6: so it does when it was deleted while nobody was there to clean up for a while.
+    stage.inventory("0s")?;
+    stage.expect_in_step("items")?;
+    stage.kill()?;
+    stage.delete("kollectinventories", "inv")?;
+    thread::sleep(Duration::from_secs(6));
+    stage.start_with(&["--cleanup-timeout=5s"])?;
+    stage.expect_gone("kollectinventories", "inv")?;
+    assert!(stage.rows("items")?.is_empty(), "given up without a try");
+
     // It comes back, and its sink goes first: it may go all the same.
     stage.inventory("0s")?;
     stage.expect_in_step("items")?;

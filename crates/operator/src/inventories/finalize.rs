@@ -1,7 +1,7 @@
 //! Whether a deleted inventory may go: when its rows have left all sinks, or when nobody can wait
 //! any longer. Nothing here writes or waits.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use kollect_api::SinkKey;
 use kollect_export::{
@@ -53,24 +53,26 @@ impl Fate {
         match self {
             Self::LeftAsTheyAre => "is left as it is",
             Self::GivenUp => {
-                "could not be cleaned up in time; rows of this inventory must be removed by hand"
+                "could not be cleaned up in time; remove by hand what it still holds of this inventory"
             }
             Self::TriedAgain => "cannot be cleaned up; trying again",
         }
     }
 }
 
-/// Decides about an inventory that was deleted this long ago.
+/// Decides about a deleted inventory that this process has been cleaning up after for so long. It
+/// has seen these sinks emptied.
 pub(super) fn farewell(
     order: &Order,
     report: &Report,
+    emptied: &BTreeSet<SinkKey>,
     waited: Duration,
     patience: Duration,
 ) -> Farewell {
     let mut notices = Vec::new();
     let mut left = Vec::new();
     for sink in &order.retire {
-        if is_retired(report, &sink.key) {
+        if is_retired(report, &sink.key) || emptied.contains(&sink.key) {
             continue;
         }
         let notice = |fate| Notice {

@@ -60,15 +60,33 @@ fn away() -> RetireState {
 
 #[test]
 fn an_inventory_goes_when_its_rows_have_left_all_sinks() {
-    let none = farewell(&order(&[]), &Report::default(), Duration::ZERO, PATIENCE);
+    let none = farewell(
+        &order(&[]),
+        &Report::default(),
+        &BTreeSet::new(),
+        Duration::ZERO,
+        PATIENCE,
+    );
     assert_eq!(none.next, NextStep::Release, "it has no sinks");
     let order = order(&[("a", Source::Reading), ("b", Source::Reading)]);
     let states = [("a", RetireState::Done), ("b", RetireState::UnderWay)];
-    let waiting = farewell(&order, &report(&states), Duration::from_mins(4), PATIENCE);
+    let waiting = farewell(
+        &order,
+        &report(&states),
+        &BTreeSet::new(),
+        Duration::from_mins(4),
+        PATIENCE,
+    );
     assert_eq!(waiting.next, NextStep::Wait(Duration::from_mins(6)));
     assert!(waiting.notices.is_empty(), "nothing is wrong yet");
     let states = [("a", RetireState::Done), ("b", RetireState::Done)];
-    let gone = farewell(&order, &report(&states), Duration::from_mins(4), PATIENCE);
+    let gone = farewell(
+        &order,
+        &report(&states),
+        &BTreeSet::new(),
+        Duration::from_mins(4),
+        PATIENCE,
+    );
     assert_eq!(gone.next, NextStep::Release);
     assert!(gone.notices.is_empty());
 }
@@ -77,11 +95,11 @@ fn an_inventory_goes_when_its_rows_have_left_all_sinks() {
 fn a_sink_that_fails_is_waited_for_and_then_given_up() {
     let order = order(&[("a", Source::Reading), ("b", Source::Reading)]);
     let report = report(&[("a", RetireState::UnderWay), ("b", away())]);
-    let waiting = farewell(&order, &report, PATIENCE, PATIENCE);
+    let waiting = farewell(&order, &report, &BTreeSet::new(), PATIENCE, PATIENCE);
     assert_eq!(waiting.next, NextStep::Wait(Duration::ZERO));
     assert_eq!(told(&waiting), [("b", Fate::TriedAgain, true)]);
     let late = PATIENCE + Duration::from_secs(1);
-    let gone = farewell(&order, &report, late, PATIENCE);
+    let gone = farewell(&order, &report, &BTreeSet::new(), late, PATIENCE);
     assert_eq!(gone.next, NextStep::Release);
     let expected = [("a", Fate::GivenUp, false), ("b", Fate::GivenUp, true)];
     assert_eq!(told(&gone), expected);
@@ -92,12 +110,41 @@ fn a_sink_without_credentials_keeps_nobody_waiting() {
     let terminal = Source::Held(SinkError::terminal("no Secret"));
     let forbidden = Source::Held(SinkError::Forbidden("no right".to_owned()));
     let alone = order(&[("a", terminal.clone())]);
-    let gone = farewell(&alone, &report(&[("a", away())]), Duration::ZERO, PATIENCE);
+    let gone = farewell(
+        &alone,
+        &report(&[("a", away())]),
+        &BTreeSet::new(),
+        Duration::ZERO,
+        PATIENCE,
+    );
     assert_eq!(gone.next, NextStep::Release);
     assert_eq!(told(&gone), [("a", Fate::LeftAsTheyAre, true)]);
     // A right may be granted any time.
     let both = order(&[("a", terminal), ("b", forbidden)]);
-    let waiting = farewell(&both, &Report::default(), Duration::ZERO, PATIENCE);
+    let waiting = farewell(
+        &both,
+        &Report::default(),
+        &BTreeSet::new(),
+        Duration::ZERO,
+        PATIENCE,
+    );
     assert_eq!(waiting.next, NextStep::Wait(PATIENCE));
     assert_eq!(told(&waiting), [("a", Fate::LeftAsTheyAre, false)]);
+}
+
+#[test]
+fn c18_nothing_is_told_of_a_sink_that_was_emptied() {
+    let order = order(&[("a", Source::Reading), ("b", Source::Reading)]);
+    // Its exporter began anew and has not looked at `a` again; or `a` cannot be reached any more.
+    for state in [RetireState::UnderWay, away()] {
+        let report = report(&[("a", state), ("b", away())]);
+        let emptied = BTreeSet::from([key("a")]);
+        let late = PATIENCE + Duration::from_secs(1);
+        let gone = farewell(&order, &report, &emptied, late, PATIENCE);
+        assert_eq!(told(&gone), [("b", Fate::GivenUp, true)]);
+        let emptied = BTreeSet::from([key("a"), key("b")]);
+        let gone = farewell(&order, &report, &emptied, Duration::ZERO, PATIENCE);
+        assert_eq!(gone.next, NextStep::Release);
+        assert!(gone.notices.is_empty());
+    }
 }

@@ -607,8 +607,8 @@ fn resume(subject: &Subject, key: &SinkKey) -> Option<Resume> {
     })
 }
 
-/// The sinks that hold rows of this inventory and should not: those that the status remembers and
-/// the spec does not name; all of them when the inventory goes.
+/// The sinks that hold rows of this inventory and should not: those that the status or this process
+/// remembers and the spec does not name; all of them when the inventory goes.
 ///
 /// Whoever may write the status decides what it remembers, so it leads to no sink that the spec
 /// could not have led to: the sinks of a namespaced inventory are in its own namespace, whatever
@@ -626,6 +626,8 @@ fn leftovers(subject: &Subject) -> BTreeSet<SinkKey> {
             name: name.to_owned(),
         })
     });
+    // A status is written after a delivery, and perhaps it could not be written.
+    let remembered = remembered.chain(subject.served.iter().cloned());
     let named = subject.references.iter().map(|sink| sink.key.clone());
     if subject.deleted_at.is_some() {
         return remembered.chain(named).collect();

@@ -557,6 +557,25 @@ fn a14_a_forged_status_of_a_cluster_inventory_stays_within_its_scopes() {
 }
 
 #[test]
+fn c18_what_was_served_and_is_no_longer_named_is_cleaned_up_whatever_the_status_says() {
+    let mut subject = inventory(json!({"databaseSinkRefs": [{"name": "pg"}]}));
+    let key = |name: &str| SinkKey {
+        family: SinkFamily::Database,
+        namespace: "team-a".to_owned(),
+        name: name.to_owned(),
+    };
+    // The status could not be written.
+    subject.served = [key("pg"), key("old")].into();
+    let world = Small::default()
+        .sink("pg", json!({}))
+        .sink("old", json!({}));
+    let plan = world.plan(&subject);
+    let retired: Vec<_> = plan.order.retire.iter().map(|s| s.key.clone()).collect();
+    assert_eq!(retired, [key("old")]);
+    assert_eq!(plan.order.deliver.len(), 1);
+}
+
+#[test]
 fn everything_an_export_depends_on_changes_its_configuration() {
     let spec = json!({"databaseSinkRefs": [{"name": "pg"}]});
     let world = Small::default().sink("pg", json!({}));

@@ -1,10 +1,13 @@
 //! The exporter of one inventory, and what is remembered of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kollect_api::SinkKey;
 use kollect_collect::{gates::Version, store::Store};
-use kollect_export::{Calls, Exporter, Order, Report, report::LaneState};
+use kollect_export::{
+    Calls, Exporter, Order, Report,
+    report::{LaneState, RetireState},
+};
 use kollect_sinks::SinkError;
 use tokio::{
     runtime::Handle,
@@ -43,6 +46,15 @@ pub(super) struct Running {
     /// What was last seen, and since when.
     seen: Option<(Report, bool)>,
     pub(super) since: Instant,
+    /// Since when this process cleans up after the inventory, which was deleted.
+    finalizing: Option<Instant>,
+    /// The sinks that this process was told to deliver to, and that may hold rows therefore,
+    /// whatever the status says.
+    pub(super) served: BTreeSet<SinkKey>,
+    /// The sinks that hold nothing of the inventory any more, as this process has seen.
+    pub(super) emptied: BTreeSet<SinkKey>,
+    /// The sinks that were told to be gone.
+    pub(super) orphans: BTreeSet<SinkKey>,
     /// What was told last about a sink that keeps rows of a deleted inventory.
     pub(super) warned: &'static str,
     /// The inventory as it was planned last, so that a report costs a look at one inventory.
@@ -77,6 +89,10 @@ impl Running {
             started: Instant::now(),
             seen: None,
             since: Instant::now(),
+            finalizing: None,
+            served: delivered_to(planned),
+            emptied: BTreeSet::new(),
+            orphans: BTreeSet::new(),
             warned: "",
             planned: Arc::clone(planned),
             wake: None,
@@ -86,6 +102,9 @@ impl Running {
     /// Gives the exporter its newest order.
     pub(super) fn instruct(&mut self, planned: &Arc<Planned>) {
         self.planned = Arc::clone(planned);
+        let delivered_to = delivered_to(planned);
+        self.emptied.retain(|key| !delivered_to.contains(key));
+        self.served.extend(delivered_to);
         let mut order = planned.plan.order.clone();
         // Only an exporter that begins has to know what an earlier process did.
         for sink in &mut order.deliver {
@@ -117,6 +136,12 @@ impl Running {
             }
             _ => (at, shown.status()),
         }
+    }
+
+    /// For how long this process has been cleaning up after the inventory. Not since it was deleted:
+    /// that may have been while nobody was there to clean up.
+    pub(super) fn finalizing_for(&mut self) -> Duration {
+        self.finalizing.get_or_insert_with(Instant::now).elapsed()
     }
 
     /// Whether there is something to say about the inventory, or its time has come.
@@ -162,6 +187,11 @@ impl Running {
         if !same {
             self.since = Instant::now();
         }
+        let done = report.retiring.iter();
+        for retired in done.filter(|retired| retired.state == RetireState::Done) {
+            self.served.remove(&retired.key);
+            self.emptied.insert(retired.key.clone());
+        }
         self.seen = Some((report.clone(), gated));
         doubtful
     }
@@ -189,6 +219,11 @@ fn doubtful(before: Option<&Report>, now: &Report) -> Vec<SinkKey> {
     })
     .cloned()
     .collect()
+}
+
+fn delivered_to(planned: &Planned) -> BTreeSet<SinkKey> {
+    let sinks = planned.plan.order.deliver.iter();
+    sinks.map(|sink| sink.key.clone()).collect()
 }
 
 #[cfg(test)]

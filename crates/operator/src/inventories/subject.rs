@@ -1,6 +1,6 @@
 //! An inventory of either kind, as far as its exports are concerned.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 use kollect_api::{
@@ -50,6 +50,8 @@ pub struct Subject {
     pub rollup: Option<Box<KollectClusterInventorySpec>>,
     /// The status that the object shows.
     pub status: InventoryStatus,
+    /// Sinks that this process has delivered to, whatever the status says.
+    pub served: BTreeSet<SinkKey>,
 }
 
 impl Subject {
@@ -137,6 +139,7 @@ impl Subject {
             references: Vec::new(),
             rollup: None,
             status: InventoryStatus::default(),
+            served: BTreeSet::new(),
         }
     }
 
