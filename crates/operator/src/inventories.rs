@@ -318,7 +318,7 @@ impl Inventories {
         let cluster_targets = configuration.cluster_targets.all();
         let profiles = ProfilesInUse::of(&configuration);
         let gaps = gaps(&configuration);
-        let store = self.store.clone();
+        let store = self.exporters.store.clone();
         let held = move |scope: &RowSelection| {
             let targets = store.held(scope);
             Held {

@@ -26,13 +26,13 @@ static OURS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// A port on 127.0.0.1 that nobody listens on and nobody else is given while this process lives.
 pub fn free() -> Result<u16> {
-    let places = run_dir::base()?.join(".ports");
-    fs::create_dir_all(&places).context("cannot keep track of ports")?;
     // A random start keeps parallel test processes apart.
     static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| {
         let random = RandomState::new().hash_one(std::process::id());
         AtomicU32::new(u32::try_from(random % u64::from(COUNT)).unwrap_or(0))
     });
+    let places = run_dir::base()?.join(".ports");
+    fs::create_dir_all(&places).context("cannot keep track of ports")?;
     (0..COUNT)
         .map(|_| {
             let step = NEXT.fetch_add(1, Ordering::Relaxed) % u32::from(COUNT);

@@ -8,7 +8,7 @@ use kollect_testkit::trouble::{DISCOVERY, Effect, on};
 use crate::stage::{Shared, Team};
 
 /// What has to happen soon.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 /// Rows follow again this soon after something has returned.
 const RETURN: Duration = Duration::from_secs(90);
 /// How long something is watched that must not happen.

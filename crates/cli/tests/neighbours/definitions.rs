@@ -11,11 +11,10 @@ const BYTES: usize = 200_000;
 const AT_ONCE: usize = 6;
 
 /// Creates them all.
-pub(crate) fn create(api: http::Client) -> Result<()> {
+pub(crate) fn create(api: &http::Client) -> Result<()> {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_ONCE)
             .map(|worker| {
-                let api = &api;
                 scope.spawn(move || -> Result<()> {
                     for number in (worker..COUNT).step_by(AT_ONCE) {
                         api.post(PATH, &definition(number))

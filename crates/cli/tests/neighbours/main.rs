@@ -40,7 +40,7 @@ fn hostile_neighbours_cost_others_nothing() -> Result<()> {
         Err(_) => SECONDS,
     };
     let stage = Stage::new()?;
-    definitions::create(stage.api()?)?;
+    definitions::create(&stage.api()?)?;
     let mut hostile = Neighbours::settle(&stage)?;
     let tenant = Tenant::settle(&stage)?;
 

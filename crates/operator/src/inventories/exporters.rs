@@ -16,7 +16,7 @@ use super::running::{Planned, Running};
 pub(super) struct Exporters {
     /// Where they run, whoever drives the loop.
     runtime: Handle,
-    store: Store,
+    pub(super) store: Store,
     calls: Arc<Calls>,
     /// Told when one of them has something to report.
     pub(super) news: Arc<Notify>,

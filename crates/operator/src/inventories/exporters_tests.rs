@@ -114,6 +114,7 @@ fn planned(uid: &str) -> Arc<Planned> {
             order,
             gate: None,
             undecided: false,
+            doubt: None,
             findings: Vec::new(),
             orphans: Vec::new(),
             targets: BTreeSet::new(),
