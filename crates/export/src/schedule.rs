@@ -431,8 +431,10 @@ mod tests {
         deliver(&mut schedule, &wanted(3, 30), 21);
     }
 
+    /// S25: a set of parts that was torn is begun again from its first, even if the rows return to
+    /// what was accepted before.
     #[test]
-    fn a_failure_makes_even_the_last_accepted_content_dirty() {
+    fn s25_a_failure_makes_even_the_last_accepted_content_dirty() {
         let mut schedule = Schedule::default();
         deliver(&mut schedule, &wanted(1, 30), 0);
         let Verdict::Export(attempt) = schedule.verdict(&wanted(2, 30), at(1)) else {

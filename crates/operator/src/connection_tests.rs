@@ -271,21 +271,16 @@ impl ConnectionTests {
     fn contained(&mut self, test: &Arc<KollectConnectionTest>) -> Option<Instant> {
         let key = TestKey::of(test);
         let mut bulkhead = std::mem::take(&mut self.bulkhead);
-        let attempt = bulkhead.attempt(&key, || self.sync(test));
+        let events = self.events.clone();
+        let tell = |panic: &_| {
+            let event = events::event::<KollectConnectionTest>;
+            events.tell(event(&test.metadata, panic, Timestamp::now()));
+        };
+        let attempt = bulkhead.attempt(&key, || self.sync(test), tell);
         self.bulkhead = bulkhead;
         match attempt {
             Attempt::Done(wake) => wake,
-            Attempt::Resting(again) => Some(again),
-            Attempt::Panicked(again) => {
-                let condition = statements::panic_condition(Time(Timestamp::now()));
-                let event = events::event::<KollectConnectionTest>(
-                    &test.metadata,
-                    &condition,
-                    Timestamp::now(),
-                );
-                self.events.tell(event);
-                Some(again)
-            }
+            Attempt::Resting(again) | Attempt::Panicked(again) => Some(again),
         }
     }
 

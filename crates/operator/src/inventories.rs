@@ -50,7 +50,7 @@ use crate::{
     configuration::{Configuration, Dependents},
     control_loop::{ControlLoop, GATHER, PassCause, earliest},
     events::Events,
-    keeper::{Attempt, Bulkhead, Keeper},
+    keeper::{Bulkhead, Keeper},
     metrics::{exports::Exports, passes::Resolution},
     sink_objects::{Lookup, SinkObjects},
     statements,
@@ -373,14 +373,11 @@ impl Inventories {
         work: impl FnOnce(&mut Self),
     ) {
         let mut planning = std::mem::take(&mut self.planning);
-        let attempt = planning.attempt(id, || work(self));
+        let events = self.events.clone();
+        let attempt = planning.attempt(id, || work(self), |panic| events.tell(object.event(panic)));
         self.planning = planning;
         if let Some(again) = attempt.again() {
             self.replan_at = self.replan_at.min(again);
-        }
-        if matches!(attempt, Attempt::Panicked(_)) {
-            let condition = statements::panic_condition(Time(Timestamp::now()));
-            self.events.tell(object.event(&condition));
         }
     }
 

@@ -242,22 +242,20 @@ impl Probes {
     /// Looks after one sink. If that panics, the others are none the worse.
     fn contained(&mut self, sink: &SinkObject) -> Option<Instant> {
         let mut bulkhead = std::mem::take(&mut self.bulkhead);
-        let attempt = bulkhead.attempt(&sink.key, || self.sync(sink));
+        let events = self.events.clone();
+        let tell = |panic: &_| {
+            let event = match sink.key.family {
+                SinkFamily::Snapshot => events::event::<KollectSnapshotSink>,
+                SinkFamily::Database => events::event::<KollectDatabaseSink>,
+                SinkFamily::Event => events::event::<KollectEventSink>,
+            };
+            events.tell(event(&sink.meta, panic, Timestamp::now()));
+        };
+        let attempt = bulkhead.attempt(&sink.key, || self.sync(sink), tell);
         self.bulkhead = bulkhead;
         match attempt {
             Attempt::Done(wake) => wake,
-            Attempt::Resting(again) => Some(again),
-            Attempt::Panicked(again) => {
-                let now = Timestamp::now();
-                let condition = statements::panic_condition(Time(now));
-                let event = match sink.key.family {
-                    SinkFamily::Snapshot => events::event::<KollectSnapshotSink>,
-                    SinkFamily::Database => events::event::<KollectDatabaseSink>,
-                    SinkFamily::Event => events::event::<KollectEventSink>,
-                };
-                self.events.tell(event(&sink.meta, &condition, now));
-                Some(again)
-            }
+            Attempt::Resting(again) | Attempt::Panicked(again) => Some(again),
         }
     }
 

@@ -121,3 +121,7 @@ impl Questions {
 fn key(gvk: &GroupVersionKind) -> (String, String, String) {
     (gvk.group.clone(), gvk.version.clone(), gvk.kind.clone())
 }
+
+#[cfg(test)]
+#[path = "questions/questions_tests.rs"]
+mod tests;

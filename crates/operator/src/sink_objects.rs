@@ -178,13 +178,8 @@ impl SinkObjects {
 
     /// The credentials of a sink.
     pub fn access(&self, sink: &SinkObject) -> Access {
-        let mut version = Sha256::new();
-        version.update(serde_json::to_vec(&*sink.spec).unwrap_or_default());
-        // Whoever asks for it gets a new connection, a probe and full exports.
-        if let Some(requested_at) = requested_at(sink) {
-            version.update(format!("\0{requested_at}"));
-        }
         let mut read = Vec::new();
+        let mut secrets = Vec::new();
         for wanted in self.wanted(sink) {
             let wanted = match wanted {
                 Ok(wanted) => wanted,
@@ -193,7 +188,7 @@ impl SinkObjects {
             match self.secrets.get(&wanted.namespace, &wanted.name) {
                 SecretState::Reading => return Access::Reading,
                 SecretState::Found { version: at, data } => {
-                    version.update(format!("\0{}/{}@{at}", wanted.namespace, wanted.name));
+                    secrets.push(format!("{}/{}@{at}", wanted.namespace, wanted.name));
                     read.push((wanted, data));
                 }
                 SecretState::Missing => {}
@@ -219,13 +214,28 @@ impl SinkObjects {
             Ok(materials) => Access::Ready(Arc::new(SinkSource {
                 key: sink.key.clone(),
                 uid: sink.meta.uid.clone().unwrap_or_default(),
-                version: truncated(version),
+                version: version(sink, &secrets),
                 demand: backend::demand(&sink.spec),
                 spec: Arc::clone(&sink.spec),
                 materials: Arc::new(materials),
             })),
         }
     }
+}
+
+/// Changes with everything that what a sink does depends on: its spec, the versions of the Secrets
+/// it refers to, and requests of people.
+fn version(sink: &SinkObject, secrets: &[String]) -> u128 {
+    let mut version = Sha256::new();
+    version.update(serde_json::to_vec(&*sink.spec).unwrap_or_default());
+    // Whoever asks for it gets a new connection, a probe and full exports.
+    if let Some(requested_at) = requested_at(sink) {
+        version.update(format!("\0{requested_at}"));
+    }
+    for secret in secrets {
+        version.update(format!("\0{secret}"));
+    }
+    truncated(version)
 }
 
 /// The value of the annotation that asks for a probe and for full exports.
@@ -298,5 +308,44 @@ fn object(
         meta: meta.clone(),
         spec: Arc::new(spec),
         status: status.cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn sink(table: &str) -> SinkObject {
+        let spec = json!({
+            "type": "postgres", "postgres": {"databaseRef": {"name": "dsn"}, "table": table},
+        });
+        let spec = SinkSpec::Database(serde_json::from_value(spec).expect("a sink"));
+        object(SinkFamily::Database, &ObjectMeta::default(), spec, None)
+    }
+
+    #[test]
+    fn s13_another_spec_another_secret_and_a_request_make_another_version() {
+        let secrets = ["team-a/dsn@1".to_owned()];
+        let before = version(&sink("items"), &secrets);
+        assert_eq!(before, version(&sink("items"), &secrets));
+        let mut touched = sink("items");
+        touched.meta.resource_version = Some("77".to_owned());
+        touched.status = Some(kollect_api::sink::SinkStatus::default());
+        assert_eq!(before, version(&touched, &secrets), "nothing that counts");
+        let mut asked = sink("items");
+        let request = (REQUESTED_AT_ANNOTATION.to_owned(), "now".to_owned());
+        asked.meta.annotations = Some(BTreeMap::from([request]));
+        for other in [
+            version(&sink("others"), &secrets),
+            version(&sink("items"), &["team-a/dsn@2".to_owned()]),
+            version(&sink("items"), &[]),
+            version(&asked, &secrets),
+        ] {
+            assert_ne!(before, other);
+        }
     }
 }

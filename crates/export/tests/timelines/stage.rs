@@ -88,6 +88,10 @@ pub(crate) struct Backends {
     begun: Instant,
     behaviour: Mutex<BTreeMap<String, Backend>>,
     calls: Mutex<Vec<Call>>,
+    /// The generation of the inventory that each delivery was for.
+    pub(crate) generations: Mutex<Vec<(String, i64)>>,
+    /// The versions of sinks that were opened.
+    pub(crate) opened: Mutex<Vec<(String, u128)>>,
 }
 
 impl Backends {
@@ -192,6 +196,9 @@ impl Sink for Recorder {
                 What::Changes(names(&mut delta.upserts()), names(&mut delta.deletes()))
             }
         };
+        let generation = (self.name.clone(), delivery.generation);
+        let generations = &self.backends.generations;
+        generations.lock().expect("generations").push(generation);
         self.answer(what).await
     }
 
@@ -214,6 +221,7 @@ pub(crate) struct Stage {
     pub(crate) order: Order,
     store: Store,
     world: World,
+    target: TargetKey,
     plan: Arc<Plan>,
     pub(crate) calls: Arc<Calls>,
     pub(crate) told: Arc<Told>,
@@ -241,6 +249,8 @@ impl Stage {
             begun,
             behaviour: Mutex::default(),
             calls: Mutex::default(),
+            generations: Mutex::default(),
+            opened: Mutex::default(),
         });
         let order = Order {
             inventory: InventoryId::namespaced("team-a", "inv"),
@@ -260,6 +270,8 @@ impl Stage {
                     backends: Arc::clone(&built),
                 });
                 let mood = built.mood(&source.key.name);
+                let opened = (source.key.name.clone(), source.version);
+                built.opened.lock().expect("openings").push(opened);
                 Box::pin(async move {
                     match mood {
                         Mood::NotOpened(error) => Err(error),
@@ -284,6 +296,7 @@ impl Stage {
             order,
             store: Store::new(Limits::default(), || {}),
             world: world(),
+            target: TargetKey::namespaced("team-a", "t"),
             plan: Arc::default(),
             calls,
             told,
@@ -297,6 +310,27 @@ impl Stage {
             begun,
         };
         stage.replan();
+        stage
+    }
+
+    /// The cluster inventory `inv` of the rows that the cluster target `t` collects in `team-a`.
+    pub(crate) fn of_a_rollup() -> Self {
+        let mut stage = Self::new();
+        let target = json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectClusterTarget",
+            "metadata": {"name": "t"},
+            "spec": {"profileRef": {"name": "p", "namespace": "team-a"}},
+        });
+        let target = serde_json::from_value(target).expect("a cluster target");
+        stage.world.targets.clear();
+        stage.world.cluster_targets = vec![Arc::new(target)];
+        stage.target = TargetKey::cluster("t");
+        stage.replan();
+        stage.order.inventory = InventoryId::cluster("inv");
+        stage.order.scope = RowSelection::Cluster {
+            targets: ["t".to_owned()].into(),
+            namespaces: ["team-a".to_owned()].into(),
+        };
         stage
     }
 
@@ -314,7 +348,7 @@ impl Stage {
         for (name, replicas) in rows {
             self.put(name, *replicas);
         }
-        let feed = self.store.feed(&target()).expect("the target collects");
+        let feed = self.store.feed(&self.target).expect("the target collects");
         let listing = feed.begin_listing(WatchScope::All);
         for (name, replicas) in rows {
             let mut attributes = AttributesBuffer::new();
@@ -335,13 +369,13 @@ impl Stage {
         self.version += 1;
         let mut attributes = AttributesBuffer::new();
         attributes.start().attribute("replicas").signed(replicas);
-        let feed = self.store.feed(&target()).expect("the target collects");
+        let feed = self.store.feed(&self.target).expect("the target collects");
         feed.put(self.stamp(), object(name), attributes.view());
     }
 
     pub(crate) fn delete(&mut self, name: &str) {
         self.version += 1;
-        let feed = self.store.feed(&target()).expect("the target collects");
+        let feed = self.store.feed(&self.target).expect("the target collects");
         feed.delete(Version::new(self.version), object(name));
     }
 
@@ -442,9 +476,9 @@ impl Stage {
         sleep_until(self.begun + Duration::from_millis(at)).await;
     }
 
-    /// Stops the exporter and waits for its end.
+    /// Stops the exporter and waits for its end. Another one may be started.
     pub(crate) async fn stopped(&mut self) {
-        self.stop.cancel();
+        std::mem::take(&mut self.stop).cancel();
         if let Some(task) = self.task.take() {
             task.await.expect("no panic");
         }
@@ -508,10 +542,6 @@ pub(crate) fn resumed(checksum: &str, seconds_ago: i64) -> Resume {
         checksum: checksum.to_owned(),
         at,
     }
-}
-
-fn target() -> TargetKey {
-    TargetKey::namespaced("team-a", "t")
 }
 
 fn object(name: &str) -> ObjectIdentity<&str> {

@@ -59,7 +59,7 @@ fn away() -> RetireState {
 }
 
 #[test]
-fn an_inventory_goes_when_its_rows_have_left_all_sinks() {
+fn c15_s33_an_inventory_goes_when_its_rows_have_left_all_sinks() {
     let none = farewell(
         &order(&[]),
         &Report::default(),
@@ -91,18 +91,27 @@ fn an_inventory_goes_when_its_rows_have_left_all_sinks() {
     assert!(gone.notices.is_empty());
 }
 
+/// The original holds an inventory for ever after a terminal failure, and tries no more. Here it is
+/// told of at once, tried again, and given up when patience ends, whatever the class.
 #[test]
-fn a_sink_that_fails_is_waited_for_and_then_given_up() {
+fn c15_s34_a_sink_that_fails_is_waited_for_and_then_given_up() {
     let order = order(&[("a", Source::Reading), ("b", Source::Reading)]);
-    let report = report(&[("a", RetireState::UnderWay), ("b", away())]);
-    let waiting = farewell(&order, &report, &BTreeSet::new(), PATIENCE, PATIENCE);
-    assert_eq!(waiting.next, NextStep::Wait(Duration::ZERO));
-    assert_eq!(told(&waiting), [("b", Fate::TriedAgain, true)]);
-    let late = PATIENCE + Duration::from_secs(1);
-    let gone = farewell(&order, &report, &BTreeSet::new(), late, PATIENCE);
-    assert_eq!(gone.next, NextStep::Release);
-    let expected = [("a", Fate::GivenUp, false), ("b", Fate::GivenUp, true)];
-    assert_eq!(told(&gone), expected);
+    for error in [
+        SinkError::transient("away"),
+        SinkError::terminal("no table"),
+    ] {
+        let failed = RetireState::Failed(error.clone());
+        let report = report(&[("a", RetireState::UnderWay), ("b", failed)]);
+        let waiting = farewell(&order, &report, &BTreeSet::new(), PATIENCE, PATIENCE);
+        assert_eq!(waiting.next, NextStep::Wait(Duration::ZERO));
+        assert_eq!(told(&waiting), [("b", Fate::TriedAgain, true)]);
+        assert_eq!(waiting.notices[0].error, Some(error));
+        let late = PATIENCE + Duration::from_secs(1);
+        let gone = farewell(&order, &report, &BTreeSet::new(), late, PATIENCE);
+        assert_eq!(gone.next, NextStep::Release);
+        let expected = [("a", Fate::GivenUp, false), ("b", Fate::GivenUp, true)];
+        assert_eq!(told(&gone), expected);
+    }
 }
 
 #[test]

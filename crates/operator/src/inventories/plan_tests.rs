@@ -21,6 +21,8 @@ struct Small {
     targets: Vec<Arc<KollectClusterTarget>>,
     /// Name and spec; all are in `team-a` or `kollect-system`.
     sinks: BTreeMap<&'static str, Value>,
+    /// Of every sink, with its Secrets.
+    version: u128,
     unverified: Option<&'static str>,
     forbidden: bool,
     max_export_bytes: Option<i64>,
@@ -58,6 +60,12 @@ fn postgres(extra: Value) -> Value {
 impl Small {
     fn sink(mut self, name: &'static str, extra: Value) -> Self {
         self.sinks.insert(name, postgres(extra));
+        self
+    }
+
+    fn repository(mut self, name: &'static str) -> Self {
+        let spec = json!({"type": "git", "endpoint": "https://git.example.com/inventory.git"});
+        self.sinks.insert(name, spec);
         self
     }
 
@@ -124,12 +132,15 @@ impl Small {
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }]})
         });
+        let spec = spec.clone();
+        let spec = match key.family {
+            SinkFamily::Snapshot => serde_json::from_value(spec).map(SinkSpec::Snapshot),
+            _ => serde_json::from_value(spec).map(SinkSpec::Database),
+        };
         Lookup::Found(Box::new(SinkObject {
             key: key.clone(),
             meta,
-            spec: Arc::new(SinkSpec::Database(
-                serde_json::from_value(spec.clone()).expect("a sink"),
-            )),
+            spec: Arc::new(spec.expect("a sink")),
             status: conditions.map(|status| serde_json::from_value(status).expect("a status")),
         }))
     }
@@ -153,7 +164,7 @@ impl Small {
                     demand: kollect_sinks::backend::demand(&sink.spec),
                     key: sink.key.clone(),
                     uid: sink.meta.uid.clone().unwrap_or_default(),
-                    version: 1,
+                    version: self.version,
                     spec: Arc::clone(&sink.spec),
                     materials: Arc::new(Materials::default()),
                 }))
@@ -575,11 +586,19 @@ fn c18_what_was_served_and_is_no_longer_named_is_cleaned_up_whatever_the_status_
     assert_eq!(plan.order.deliver.len(), 1);
 }
 
+/// Another configuration is what makes a sink get all rows at once: after an edit of the inventory
+/// (S10), of the sink or its Secrets (S13), and for an inventory that was created again (S35).
 #[test]
-fn everything_an_export_depends_on_changes_its_configuration() {
-    let spec = json!({"databaseSinkRefs": [{"name": "pg"}]});
-    let world = Small::default().sink("pg", json!({}));
-    let of = |subject: &Subject| world.plan(subject).order.deliver[0].configuration;
+fn s10_s13_s35_everything_an_export_depends_on_changes_its_configuration() {
+    let spec = json!({"snapshotSinkRefs": [{"name": "git"}], "databaseSinkRefs": [{"name": "pg"}]});
+    let world = |version| Small {
+        version,
+        ..Small::default().sink("pg", json!({})).repository("git")
+    };
+    let of = |subject: &Subject, version: u128| {
+        let orders = world(version).plan(subject).order.deliver;
+        orders.iter().map(|o| o.configuration).collect::<Vec<_>>()
+    };
     let plain = inventory(spec);
     let mut generation = plain.clone();
     generation.generation = 2;
@@ -587,14 +606,63 @@ fn everything_an_export_depends_on_changes_its_configuration() {
     asked.requested_at = Some("now".to_owned());
     let mut recreated = plain.clone();
     recreated.uid = "other".to_owned();
-    assert_eq!(of(&plain), of(&plain.clone()));
-    for other in [generation, asked, recreated] {
-        assert_ne!(of(&plain), of(&other));
+    let before = of(&plain, 1);
+    assert_eq!(before.len(), 2);
+    assert_eq!(before, of(&plain.clone(), 1));
+    for (other, version) in [(&generation, 1), (&asked, 1), (&recreated, 1), (&plain, 2)] {
+        let now = of(other, version);
+        let mut both = before.iter().zip(&now);
+        assert!(both.all(|(before, now)| before != now), "{other:?}");
+    }
+    assert_eq!(world(1).plan(&generation).order.generation, 2);
+}
+
+/// All sinks are to be emptied and none is delivered to, also when exports are suspended. Which
+/// files and rows go is said by the sinks.
+#[test]
+fn s33_a_deleted_inventory_is_taken_out_of_all_its_sinks() {
+    let world = Small::default().sink("pg", json!({})).repository("git");
+    for suspend in [false, true] {
+        let mut subject = inventory(json!({
+            "suspend": suspend,
+            "snapshotSinkRefs": [{"name": "git"}], "databaseSinkRefs": [{"name": "pg"}],
+        }));
+        assert!(world.plan(&subject).order.retire.is_empty());
+        subject.deleted_at = Some("2026-01-15T12:00:00Z".parse().expect("a time"));
+        let plan = world.plan(&subject);
+        assert!(plan.order.deliver.is_empty() && !plan.order.open);
+        let retired = plan.order.retire.iter();
+        let mut retired: Vec<_> = retired.map(|s| s.key.within_inventory()).collect();
+        retired.sort();
+        assert_eq!(retired, ["database/pg", "snapshot/git"], "{suspend}");
+        assert!(plan.orphans.is_empty());
     }
 }
 
+/// A sink that is no more is told of and left out. The original waits for it for ever.
 #[test]
-fn documents_have_the_size_of_the_reference_the_inventory_or_the_operator() {
+fn s34_a_sink_that_is_gone_does_not_hold_a_deleted_inventory() {
+    let world = Small::default().sink("pg", json!({}));
+    let spec = json!({"databaseSinkRefs": [{"name": "pg"}, {"name": "gone"}]});
+    let mut subject = inventory(spec);
+    subject.deleted_at = Some("2026-01-15T12:00:00Z".parse().expect("a time"));
+    let plan = world.plan(&subject);
+    let retired: Vec<_> = plan.order.retire.iter().map(|s| &*s.key.name).collect();
+    assert_eq!(retired, ["pg"]);
+    let orphans: Vec<_> = plan.orphans.iter().map(|key| &*key.name).collect();
+    assert_eq!(orphans, ["gone"]);
+    // Not being able to look is no reason to leave rows behind.
+    let unread = Small {
+        forbidden: true,
+        ..Small::default()
+    };
+    let plan = unread.plan(&subject);
+    assert_eq!(plan.order.retire.len(), 2);
+    assert!(plan.orphans.is_empty());
+}
+
+#[test]
+fn b13_documents_have_the_size_of_the_reference_the_inventory_or_the_operator() {
     // Reference, inventory, operator, effective.
     for (reference, own, operator, effective) in [
         (Some(500), Some(1_000), Some(9_000), Some(500)),

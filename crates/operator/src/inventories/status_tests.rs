@@ -246,7 +246,7 @@ fn what_is_delivered_within_moments_changes_nothing() {
 type Case = (LaneState, LaneState, &'static [&'static str]);
 
 #[test]
-fn s14_s17_s26_failures_in_all_mixtures() {
+fn s14_s17_failures_in_all_mixtures() {
     let transient = || failed(SinkError::transient("conn refused"));
     let terminal = || failed(SinkError::terminal("bad table"));
     let cases: [Case; 4] = [
@@ -294,6 +294,34 @@ fn s14_s17_s26_failures_in_all_mixtures() {
         let status = pass(&InventoryStatus::default(), &plan(), &report, 0, 1);
         assert_eq!(told(&status), expected);
     }
+}
+
+/// What the sink itself says is shown with the sinks: `s26_a_ceiling_below_one_row_is_terminal`.
+#[test]
+fn s26_a_ceiling_too_small_for_one_row_concerns_one_sink() {
+    let text = "single item export envelope exceeds maxExportBytes (100): more";
+    let lanes = vec![
+        lane(git(), failed(SinkError::terminal(text))),
+        lane(pg(), LaneState::InStep),
+    ];
+    let status = pass(&InventoryStatus::default(), &plan(), &report(lanes), 0, 1);
+    let reachable = format!("SinkReachable=False/ExportTerminal: export to \"git\": {text}");
+    let expected = [
+        "Ready=True/PartiallySynced: exported 1 item(s) to 1/2 sink(s)",
+        &reachable,
+        "Synced=False/PartiallySynced: 1/2 sinks exported; 1 failed",
+    ];
+    assert_eq!(told(&status), expected);
+    let entries = status.sink_exports.iter().map(|entry| {
+        let condition = &entry.conditions[0];
+        let told = condition.message.contains(text);
+        (&*entry.name, &*condition.reason, told)
+    });
+    let expected = [
+        ("snapshot/git", "ExportFailed", true),
+        ("database/pg", "Exported", false),
+    ];
+    assert_eq!(entries.collect::<Vec<_>>(), expected);
 }
 
 #[test]

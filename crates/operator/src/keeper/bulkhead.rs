@@ -6,9 +6,14 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
 use tokio::time::Instant;
 
 use super::{EndedHow, Keeper, back_off};
+use crate::statements;
 
 /// What came of looking at an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +65,14 @@ impl<K: Clone + Ord + Display> Bulkhead<K> {
         }
     }
 
-    /// Does what there is to do for an object, unless it rests.
-    pub fn attempt<T>(&mut self, key: &K, work: impl FnOnce() -> T) -> Attempt<T> {
+    /// Does what there is to do for an object, unless it rests. A panic is told, as an event about
+    /// the object.
+    pub fn attempt<T>(
+        &mut self,
+        key: &K,
+        work: impl FnOnce() -> T,
+        tell: impl FnOnce(&Condition),
+    ) -> Attempt<T> {
         if let Some(until) = self.rests(key) {
             return Attempt::Resting(until);
         }
@@ -69,7 +80,9 @@ impl<K: Clone + Ord + Display> Bulkhead<K> {
             self.forget(key);
             return Attempt::Done(done);
         }
-        Attempt::Panicked(self.note(key, EndedHow::Panicked))
+        let again = self.note(key, EndedHow::Panicked);
+        tell(&statements::panic_condition(Time(Timestamp::now())));
+        Attempt::Panicked(again)
     }
 
     /// Something that ran for this object ended. Returns until when it rests.

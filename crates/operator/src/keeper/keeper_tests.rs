@@ -98,25 +98,37 @@ async fn a11_a_long_pass_that_gets_ahead_does_not_stand_still() {
     busy.abort();
 }
 
+/// S23, the part about a fault inside a pass: it stays with its object, which is told of and looked
+/// at again.
 #[tokio::test(start_paused = true)]
-async fn c3_one_object_that_panics_rests_and_others_do_not() {
+async fn c3_s23_one_object_that_panics_is_told_of_and_rests_and_others_do_not() {
     let keeper = Keeper::default();
     let mut bulkhead = Bulkhead::new(keeper.clone(), "inventories");
     let key = |name: &str| name.to_owned();
-    assert_eq!(bulkhead.attempt(&key("good"), || 1), Attempt::Done(1));
-    let bad = bulkhead.attempt(&key("bad"), || -> u8 { panic!("bad") });
-    let Attempt::Panicked(at) = bad else {
-        panic!("{bad:?}");
+    let (mut told, no_event) = (Vec::new(), |_: &_| panic!("nothing is to be told"));
+    let good = bulkhead.attempt(&key("good"), || 1, no_event);
+    assert_eq!(good, Attempt::Done(1));
+    let bad = || -> u8 { panic!("bad: hunter2") };
+    let panicked = bulkhead.attempt(&key("bad"), bad, |c| told.push(c.clone()));
+    let Attempt::Panicked(at) = panicked else {
+        panic!("{panicked:?}");
     };
     assert_eq!(at, Instant::now() + Duration::from_secs(1));
-    assert_eq!(bulkhead.attempt(&key("bad"), || 1), Attempt::Resting(at));
-    assert_eq!(bulkhead.attempt(&key("good"), || 1), Attempt::Done(1));
+    let early = bulkhead.attempt(&key("bad"), || 1, no_event);
+    assert_eq!(early, Attempt::Resting(at));
+    let good = bulkhead.attempt(&key("good"), || 1, no_event);
+    assert_eq!(good, Attempt::Done(1));
     sleep(Duration::from_secs(1)).await;
-    let bad = bulkhead.attempt(&key("bad"), || -> u8 { panic!("bad") });
-    assert_eq!(bad.again(), Some(Instant::now() + Duration::from_secs(2)));
+    let panicked = bulkhead.attempt(&key("bad"), bad, |c| told.push(c.clone()));
+    let later = Instant::now() + Duration::from_secs(2);
+    assert_eq!(panicked.again(), Some(later));
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(bulkhead.attempt(&key("bad"), || 2), Attempt::Done(2));
+    let healed = bulkhead.attempt(&key("bad"), || 2, no_event);
+    assert_eq!(healed, Attempt::Done(2));
     assert_eq!(keeper.restarts(), BTreeMap::from([("inventories", 2)]));
+    let reasons: Vec<&str> = told.iter().map(|c| &*c.reason).collect();
+    assert_eq!(reasons, ["ReconcilePanic"; 2]);
+    assert!(told.iter().all(|c| !c.message.contains("hunter2")));
 }
 
 #[test]
