@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_replaces_the_size_ceiling() {
+    fn b13_a_reference_replaces_the_size_ceiling() {
         for (reference, inventory, operator, effective) in [
             (Some(500), Some(1_000), Some(9), Some(500)),
             (Some(5_000), Some(1_000), Some(9), Some(5_000)),

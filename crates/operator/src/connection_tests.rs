@@ -16,6 +16,7 @@ use k8s_openapi::{
 use kollect_api::{
     KollectConnectionTest, SinkKey,
     condition::{
+        Condition,
         ConditionStatus::{False, True},
         ConditionType::{ConnectionVerified, Ready},
         Reason,
@@ -272,7 +273,7 @@ impl ConnectionTests {
         let key = TestKey::of(test);
         let mut bulkhead = std::mem::take(&mut self.bulkhead);
         let events = self.events.clone();
-        let tell = |panic: &_| {
+        let tell = |panic: &Condition| {
             let event = events::event::<KollectConnectionTest>;
             events.tell(event(&test.metadata, panic, Timestamp::now()));
         };

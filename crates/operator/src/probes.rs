@@ -10,7 +10,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kollect_api::{
-    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, SinkKey, effective, meta,
+    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, SinkKey,
+    condition::Condition,
+    effective, meta,
     reference::SinkFamily,
     sink::{SinkStatus, SinkType},
 };
@@ -29,7 +31,6 @@ use crate::{
     events::{self, Events},
     keeper::{Attempt, Bulkhead, Keeper},
     sink_objects::{Access, SinkObject, SinkObjects},
-    statements,
     status_pace::{News, PAUSE, StatusPace},
     write_queue::{EndedWrite, WriteQueue, WriteSlots},
     writer::{self, ApiOf, WriteError},
@@ -243,7 +244,7 @@ impl Probes {
     fn contained(&mut self, sink: &SinkObject) -> Option<Instant> {
         let mut bulkhead = std::mem::take(&mut self.bulkhead);
         let events = self.events.clone();
-        let tell = |panic: &_| {
+        let tell = |panic: &Condition| {
             let event = match sink.key.family {
                 SinkFamily::Snapshot => events::event::<KollectSnapshotSink>,
                 SinkFamily::Database => events::event::<KollectDatabaseSink>,

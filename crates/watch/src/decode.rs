@@ -125,6 +125,25 @@ mod tests {
     }
 
     #[test]
+    fn c14_errors_say_how_far_the_decoder_came() {
+        for (json, at) in [
+            (r#"{"metadata":{"name":s3cret}}"#, 21),
+            (r#"{"metadata":{"name":"n","uid":[]}}"#, 31),
+        ] {
+            let Err(DecodeError::Malformed { at: found, .. }) = Remains::read(json.as_bytes())
+            else {
+                panic!("{json} is no object");
+            };
+            assert_eq!(found, Some(at), "{json}");
+        }
+        let (at, problem) = (Some(7), "this is no JSON");
+        let text = DecodeError::Malformed { at, problem }.to_string();
+        assert_eq!(text, "cannot decode the object at byte 7: this is no JSON");
+        let text = DecodeError::Malformed { at: None, problem }.to_string();
+        assert_eq!(text, "cannot decode the object: this is no JSON");
+    }
+
+    #[test]
     fn errors_do_not_quote_the_object() {
         let cases = [
             (r#"{"metadata":{"name":s3cret}}"#, "this is no JSON"),

@@ -258,7 +258,26 @@ mod tests {
     }
 
     #[test]
-    fn t13_tenant_mode_without_namespaces_is_refused() {
+    fn b13_the_size_of_documents_reaches_exports_and_rules() {
+        // Given, what exports split at, what specs may ask for at most.
+        for (given_size, exports, rules) in [
+            (None, None, 1_572_864),
+            (Some("--max-export-bytes=9000"), Some(9_000), 9_000),
+            (Some("--max-export-bytes=0"), None, 1_572_864),
+            (Some("--max-export-bytes=-1"), None, 1_572_864),
+        ] {
+            let options = given(given_size.as_slice()).expect("options");
+            let settings = super::super::settings(&options).expect("settings");
+            let got = (
+                settings.inventories.max_export_bytes,
+                settings.rules.max_export_bytes,
+            );
+            assert_eq!(got, (exports, rules), "{given_size:?}");
+        }
+    }
+
+    #[test]
+    fn a22_t13_tenant_mode_without_namespaces_is_refused() {
         let options = given(&["--tenant-mode"]).expect("options");
         let error = super::super::settings(&options)
             .expect_err("refused")

@@ -157,6 +157,35 @@ fn bytes_that_are_something_else_are_refused_without_showing_them() {
     }
 }
 
+/// As a watch sees it, and so a person in a status.
+#[test]
+fn c14_a_watch_is_told_where_an_object_is_broken() {
+    let projection = projection(&["$.spec.replicas"]);
+    for (json, expected) in [
+        (
+            r#"{"metadata":{"name":"web"},"spec":{"replicas":hunter2}}"#,
+            "cannot decode the object at byte 46: this is no JSON",
+        ),
+        (
+            r#"{"metadata":{"name":"web"},hunter2}"#,
+            "cannot decode the object at byte 28: this is no JSON",
+        ),
+        // The place says nothing where something is missing.
+        (
+            r#"{"metadata":{"name":"web"}"#,
+            "cannot decode the object: the text ends too early",
+        ),
+        (
+            "[]",
+            "cannot decode the object: this is no Kubernetes object",
+        ),
+    ] {
+        let error = kollect_watch::Decode::decode(&projection, json.as_bytes());
+        let error = error.map(drop).expect_err("no object");
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
 #[test]
 fn strange_json_is_decoded_or_refused_but_never_a_crash() {
     let narrow = projection(&["$.spec.replicas"]);

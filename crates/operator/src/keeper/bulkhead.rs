@@ -6,10 +6,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
-    jiff::Timestamp,
-};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kollect_api::condition::Condition;
 use tokio::time::Instant;
 
 use super::{EndedHow, Keeper, back_off};

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use kollect_api::condition::Condition;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +107,7 @@ async fn c3_s23_one_object_that_panics_is_told_of_and_rests_and_others_do_not() 
     let keeper = Keeper::default();
     let mut bulkhead = Bulkhead::new(keeper.clone(), "inventories");
     let key = |name: &str| name.to_owned();
-    let (mut told, no_event) = (Vec::new(), |_: &_| panic!("nothing is to be told"));
+    let (mut told, no_event) = (Vec::new(), |_: &Condition| panic!("nothing is to be told"));
     let good = bulkhead.attempt(&key("good"), || 1, no_event);
     assert_eq!(good, Attempt::Done(1));
     let bad = || -> u8 { panic!("bad: hunter2") };

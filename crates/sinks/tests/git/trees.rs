@@ -270,9 +270,10 @@ async fn changes_to_a_replaced_branch_ask_for_everything() {
     assert_eq!(stage.paths().len(), 3);
 }
 
-/// What becomes of the files of an inventory that is no more is a choice.
+/// What becomes of the files of an inventory that is no more is a choice (S33 of the export
+/// timelines).
 #[tokio::test]
-async fn files_of_a_deleted_inventory_stay_unless_asked_otherwise() {
+async fn s33_files_of_a_deleted_inventory_stay_unless_asked_otherwise() {
     for (option, left) in [(None, 2), (Some("retain"), 2), (Some("prune"), 0)] {
         let stage = Stage::start();
         let mut spec = json!({ "layout": { "mode": "perResource" } });

@@ -1,6 +1,6 @@
 //! Servers that break off, refuse and lie.
 
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
 use kollect_sinks::SinkError;
 use kollect_testkit::{Proxy, git::SshServer};
@@ -94,6 +94,54 @@ async fn s23_a_protected_branch_is_terminal() {
         "{text}"
     );
     assert!(!text.contains("hunter2"), "{text}");
+}
+
+/// S25 of the export timelines: a set of parts arrives as one commit, so none is ever torn. What is
+/// refused leaves the set before it whole, and is delivered from its first part on. (The backends of
+/// the original that write part by part are none of ours.)
+#[tokio::test]
+async fn s25_a_set_of_parts_is_never_torn() {
+    let stage = Stage::start();
+    let sink = stage.sink(json!({ "serialization": { "format": "json" } }));
+    let long = |name: &str| row("Deployment", name, &json!({ "payload": "x".repeat(220) }));
+    let delivery = |names: &[&str]| {
+        let rows: Vec<_> = names.iter().map(|name| long(name)).collect();
+        let mut delivery = everything(&inventory(), &rows);
+        delivery.documents.max_bytes = NonZeroU64::new(900);
+        delivery
+    };
+    let set = |total: usize| {
+        let part = |index| format!("inventory/team-a/web.part-{index:04}-of-{total:04}.json");
+        let manifest = "inventory/team-a/web.manifest.json".to_owned();
+        let parts = (1..=total).map(part);
+        std::iter::once(manifest).chain(parts).collect::<Vec<_>>()
+    };
+    sink.deliver(&delivery(&["a", "b"])).await.unwrap();
+    assert_eq!(stage.paths(), set(2));
+    let (before, commits) = (stage.visible(), stage.commits());
+
+    hook(&stage.repository, "#!/bin/sh\nexit 1\n");
+    sink.deliver(&delivery(&["a", "b", "c"])).await.unwrap_err();
+    assert_eq!(stage.visible(), before, "two parts of two");
+
+    hook(&stage.repository, "#!/bin/sh\nexit 0\n");
+    sink.deliver(&delivery(&["a", "b", "c"])).await.unwrap();
+    assert_eq!(stage.paths(), set(3), "and no part of the old set");
+    assert_eq!(stage.commits(), commits + 1);
+}
+
+/// S26 of the export timelines: `maxExportBytes` splits documents, but no row.
+#[tokio::test]
+async fn s26_a_ceiling_below_one_row_is_terminal() {
+    let stage = Stage::start();
+    let sink = stage.sink(json!({}));
+    let mut delivery = everything(&inventory(), &[a()]);
+    delivery.documents.max_bytes = NonZeroU64::new(100);
+    let error = sink.deliver(&delivery).await.unwrap_err();
+    assert!(matches!(error, SinkError::Terminal(_)), "{error:?}");
+    let expected = "single item export envelope exceeds maxExportBytes (100)";
+    assert!(error.message().contains(expected), "{error}");
+    assert!(stage.visible().is_empty());
 }
 
 /// A repository that nobody may push to over HTTP.

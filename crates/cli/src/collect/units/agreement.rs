@@ -118,11 +118,7 @@ fn operator_and_command_line_select_the_same_rows() {
     assert!(known > 10, "the table holds selections: {known}");
 }
 
-#[test]
-fn operator_and_command_line_select_the_same_rows_of_a_namespace() {
-    let metadata = json!({"name": "inv", "namespace": "team"});
-    let inventory: kollect_api::KollectInventory =
-        object("KollectInventory", &metadata, &json!({}));
+fn plan_of_namespaced(inventory: &kollect_api::KollectInventory) -> InventoryPlan {
     let world = plan::World {
         scopes: &[],
         cluster_scopes: &[],
@@ -136,7 +132,38 @@ fn operator_and_command_line_select_the_same_rows_of_a_namespace() {
         max_export_bytes: None,
         now: Timestamp::UNIX_EPOCH,
     };
-    let plan = plan::plan(&Subject::from(&inventory), &world);
+    plan::plan(&Subject::from(inventory), &world)
+}
+
+#[test]
+fn operator_and_command_line_select_the_same_rows_of_a_namespace() {
+    let metadata = json!({"name": "inv", "namespace": "team"});
+    let plan = plan_of_namespaced(&object("KollectInventory", &metadata, &json!({})));
     assert_eq!(plan.order.scope, inventory_rows::of_inventory("team"));
     assert!(plan.order.open);
+}
+
+#[test]
+fn b13_operator_and_command_line_split_documents_at_the_same_size() {
+    let metadata = json!({"name": "inv", "namespace": "team"});
+    // Reference, inventory, effective.
+    for (reference, own, effective) in [
+        (None, None, None),
+        (None, Some(1_000), Some(1_000)),
+        (Some(500), Some(1_000), Some(500)),
+        (Some(0), Some(1_000), Some(1_000)),
+        (Some(-1), Some(-1), None),
+    ] {
+        let spec = json!({
+            "maxExportBytes": own,
+            "snapshotSinkRefs": [{"name": "git", "maxExportBytes": reference}],
+        });
+        let inventory = object("KollectInventory", &metadata, &spec);
+        let plan = plan_of_namespaced(&inventory);
+        let operator = plan.order.deliver[0].documents.max_bytes;
+        let here = sinks(&Object::Inventory(inventory), own)[0].max_document_bytes;
+        assert_eq!(operator, here, "{reference:?} {own:?}");
+        let here = here.map(std::num::NonZeroU64::get);
+        assert_eq!(here, effective, "{reference:?} {own:?}");
+    }
 }
