@@ -40,7 +40,7 @@ use self::{
 };
 
 /// How long the API server may take to answer for the first time.
-const CONNECTING: Duration = Duration::from_secs(30);
+const CONNECTING: Duration = Duration::from_secs(10);
 
 /// Options of `kollect operator`.
 #[derive(Debug, Args)]
@@ -235,12 +235,23 @@ async fn operate(
     let connecting = async {
         let config = config(options).await?;
         let client = runtimes::client(&config)?;
-        let version = timeout(CONNECTING, client.apiserver_version()).await;
-        let version = version
-            .context("no answer in time")
-            .and_then(|answer| answer.map_err(|error| anyhow!("{}", Sentence(&error))))
-            .context("the API server does not answer; check the kubeconfig and the network")?;
-        tracing::info!(kubernetes = version.git_version, "connected");
+        match timeout(CONNECTING, client.apiserver_version()).await {
+            Ok(Ok(version)) => tracing::info!(kubernetes = version.git_version, "connected"),
+            // Somebody is there. What else is refused or slow is for the watches to say, and to
+            // ask for again.
+            Ok(Err(error @ kube::Error::Api(_))) => tracing::warn!(
+                "the API server does not say its version: {}; going on without it",
+                Sentence(&error)
+            ),
+            Err(_) => tracing::warn!(
+                "the API server did not say its version within {CONNECTING:?}; going on without it"
+            ),
+            Ok(Err(error)) => {
+                return Err(anyhow!("{}", Sentence(&error))).context(
+                    "the API server cannot be reached; check the kubeconfig and the network",
+                );
+            }
+        }
         anyhow::Ok((config, client))
     };
     let (config, client) = tokio::select! {

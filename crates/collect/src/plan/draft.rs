@@ -258,8 +258,16 @@ impl<'w> Drafting<'w> {
             *namespaces = TargetNamespaces::default();
         }
         let broken = Reason::InformerRegistrationFailed;
-        if let Err(error) = intent {
-            return hold(broken, error.to_string());
+        let intent = intent.or_else(|error| hold(broken, error.to_string()))?;
+        if resource.namespaced
+            && let Some(name) = intent.undecided(self.universe)
+        {
+            return hold(
+                Reason::NamespaceLookupFailed,
+                format!(
+                    "the target selects namespaces by their labels, and those of namespace {name:?} cannot be read; grant the operator get, list and watch on namespaces, or name them in spec.includedNamespaces"
+                ),
+            );
         }
         let extraction = self.extraction(profile);
         let sight = Sight {

@@ -49,7 +49,11 @@ impl NamespaceListing {
 
 /// The namespaces that targets may mean at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Universe(BTreeMap<Arc<str>, NamespaceFacts>);
+pub struct Universe {
+    namespaces: BTreeMap<Arc<str>, NamespaceFacts>,
+    /// Those whose labels cannot be read.
+    unlabelled: BTreeSet<Arc<str>>,
+}
 
 impl Universe {
     /// All namespaces, or those of `--watch-namespaces`. A watched namespace whose labels cannot
@@ -77,25 +81,32 @@ impl Universe {
             })
             .map(|(name, facts)| (name.as_str().into(), facts.clone()))
             .collect();
+        let mut unlabelled = BTreeSet::new();
         if matches!(listing, NamespaceListing::Partial(_)) {
             for name in watched {
-                all.entry(name.into()).or_insert_with(|| NamespaceFacts {
-                    labels: BTreeMap::from([(NAME_LABEL.to_owned(), name.to_owned())]),
-                    annotations: BTreeMap::new(),
+                all.entry(name.into()).or_insert_with(|| {
+                    unlabelled.insert(name.into());
+                    NamespaceFacts {
+                        labels: BTreeMap::from([(NAME_LABEL.to_owned(), name.to_owned())]),
+                        annotations: BTreeMap::new(),
+                    }
                 });
             }
         }
-        Universe(all)
+        Universe {
+            namespaces: all,
+            unlabelled,
+        }
     }
 
     /// What is known about a namespace.
     pub fn get(&self, name: &str) -> Option<&NamespaceFacts> {
-        self.0.get(name)
+        self.namespaces.get(name)
     }
 
     /// All of them, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &NamespaceFacts)> {
-        self.0.iter()
+        self.namespaces.iter()
     }
 }
 
@@ -106,6 +117,8 @@ pub struct NamespaceIntent<'t> {
     excluded: BTreeSet<&'t str>,
     selector: Selector,
     exclude: Option<Selector>,
+    /// The selectors ask for more than the name of a namespace.
+    asks_for_labels: bool,
 }
 
 impl<'t> NamespaceIntent<'t> {
@@ -128,6 +141,10 @@ impl<'t> NamespaceIntent<'t> {
             excluded: names(excluded)
                 .chain(names(&settings.default_excluded_namespaces))
                 .collect(),
+            asks_for_labels: [selector, exclude]
+                .into_iter()
+                .flatten()
+                .any(asks_for_labels),
             selector: Selector::compile_optional(selector).map_err(IntentError::Selector)?,
             exclude: exclude
                 .map(Selector::compile)
@@ -147,10 +164,31 @@ impl<'t> NamespaceIntent<'t> {
                 .is_none_or(|exclude| !exclude.matches(&facts.labels))
     }
 
+    /// A namespace of which it cannot be said whether the target asks for it: its labels decide,
+    /// and they cannot be read.
+    pub fn undecided<'u>(&self, universe: &'u Universe) -> Option<&'u str> {
+        if !self.asks_for_labels {
+            return None;
+        }
+        let named = |name: &str| self.included.is_empty() || self.included.contains(name);
+        let mut unlabelled = universe.unlabelled.iter().map(|name| &**name);
+        unlabelled.find(|name| named(name) && !self.excludes(name))
+    }
+
     /// Whether the target or the operator excludes this namespace by name.
     pub fn excludes(&self, name: &str) -> bool {
         self.excluded.contains(name)
     }
+}
+
+/// Whether a selector asks for more than the one label that is known of every namespace.
+fn asks_for_labels(selector: &LabelSelector) -> bool {
+    let expressions = selector.match_expressions.iter();
+    let mut keys = selector
+        .match_labels
+        .keys()
+        .chain(expressions.map(|expression| &expression.key));
+    keys.any(|key| key != NAME_LABEL)
 }
 
 /// Names of a list without blanks around them; empty ones name nothing.

@@ -186,7 +186,7 @@ fn b8_equally_named_sinks_of_two_namespaces_have_entries_of_their_own() -> Resul
     let cluster = plane.cluster();
     let inventory = json!({
         "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectClusterInventory",
-        "metadata": {"name": "two"}, "spec": {},
+        "metadata": {"name": "two"}, "spec": {"namespaceSelector": {"matchLabels": {"team": "b8"}}},
     });
     cluster.apply(&inventory.to_string())?;
     let api = cluster.api(cluster.admin())?;

@@ -12,7 +12,7 @@ use kollect_operator::{
     listeners::{Health, Scrape, bind, serve},
     metrics::Metrics,
 };
-use kollect_testkit::http::Client;
+use kollect_testkit::{http::Client, ports};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
@@ -21,9 +21,10 @@ use crate::fabricated::Fabricated;
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_follow_the_control_loop() -> Result<()> {
     let mut all = Fabricated::new(Duration::ZERO);
-    let bound = bind("health-probe-bind-address", "127.0.0.1:0").await?;
+    // A port of ours alone: in the end nobody answers there.
+    let port = ports::free()?;
+    let bound = bind("health-probe-bind-address", &format!("127.0.0.1:{port}")).await?;
     let bound = bound.expect("a listener");
-    let port = bound.address.port();
     let stop = CancellationToken::new();
     let health = Arc::new(Health {
         observed: Arc::clone(&all.observed),

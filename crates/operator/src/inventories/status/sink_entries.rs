@@ -184,7 +184,6 @@ fn entry(
     entry
 }
 
-/// Whether what is recorded is worth a correction. A time to come was not written by us.
 /// When a failed export is tried again, and what ends the wait.
 fn next_attempt(class: FailureClass) -> &'static str {
     match class {
@@ -197,6 +196,7 @@ fn next_attempt(class: FailureClass) -> &'static str {
     }
 }
 
+/// Whether what is recorded is worth a correction. A time to come was not written by us.
 fn old(recorded: Timestamp, at: Timestamp) -> bool {
     Duration::try_from(at.duration_since(recorded)).map_or(true, |age| age >= CONFIRMATION)
 }
