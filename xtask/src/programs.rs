@@ -21,9 +21,15 @@ use crate::workspace;
 /// Programs at a time. More would make the ones that compute late.
 const WORKERS: usize = 2;
 
-/// Packages whose test programs take longest; they begin first, so that none of them is left for
-/// the end.
-const SLOW: [&str; 4] = ["cli", "operator", "sinks", "watch"];
+/// The programs that take longest begin first, so that none of them is left for the end.
+const SLOW: [&str; 6] = [
+    "sinks/git",
+    "cli/exports",
+    "cli/knowledge",
+    "sinks/postgres",
+    "watch/watch",
+    "cli/neighbours",
+];
 
 /// A test program that cargo built.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,10 +71,9 @@ pub(crate) fn run() -> Result<()> {
 fn programs(messages: &str) -> Vec<Program> {
     let mut programs: Vec<Program> = messages.lines().filter_map(program).collect();
     programs.sort_by_key(|program| {
-        let (package, target) = program.name.split_once('/').unwrap_or_default();
-        let slow = SLOW.iter().position(|slow| *slow == package);
-        let own_tests = matches!(target, "lib" | "bin");
-        (own_tests, slow.unwrap_or(SLOW.len()), program.name.clone())
+        let slow = SLOW.iter().position(|slow| *slow == program.name);
+        let own_tests = program.name.ends_with("/lib") || program.name.ends_with("/bin");
+        (slow.unwrap_or(SLOW.len()), own_tests, program.name.clone())
     });
     programs
 }

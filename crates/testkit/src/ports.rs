@@ -9,10 +9,13 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -20,6 +23,9 @@ use crate::run_dir;
 
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 10_000;
+
+/// How long starting a program takes on a busy machine.
+const STARTING: Duration = Duration::from_secs(5);
 
 /// The locks of our ports; the kernel releases them however we die.
 static OURS: Mutex<Vec<File>> = Mutex::new(Vec::new());
@@ -42,6 +48,22 @@ pub fn free() -> Result<u16> {
             reserve(&places, *port) && TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()
         })
         .with_context(|| format!("no free port between {FIRST} and {}", FIRST + COUNT))
+}
+
+/// Listens on a port of this process.
+///
+/// A program that is being started holds everything that was open at that moment, until it has
+/// become itself; a listener that was just closed is in the way for as long.
+pub fn listen(port: u16) -> Result<TcpListener> {
+    let started = Instant::now();
+    loop {
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && started.elapsed() < STARTING => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            result => return result.with_context(|| format!("cannot listen on port {port}")),
+        }
+    }
 }
 
 /// Takes a port for this process, unless another one has it.

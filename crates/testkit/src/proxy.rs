@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -87,8 +87,7 @@ impl Proxy {
         if acceptor.is_some() {
             return Ok(());
         }
-        let listener = TcpListener::bind(self.address())
-            .with_context(|| format!("cannot listen on port {} again", self.port))?;
+        let listener = ports::listen(self.port)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopping) = (Arc::clone(&self.shared), Arc::clone(&stop));
         let thread = thread::spawn(move || {
