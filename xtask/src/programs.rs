@@ -182,7 +182,7 @@ mod tests {
         ];
         let programs = programs(&messages.join("\n"));
         let names: Vec<&str> = programs.iter().map(|program| &*program.name).collect();
-        assert_eq!(names, ["cli/exports", "api/it", "cli/bin", "api/lib"]);
+        assert_eq!(names, ["cli/exports", "api/it", "api/lib", "cli/bin"]);
         assert!(programs[0].directory.ends_with("crates/cli"));
     }
 }
