@@ -446,6 +446,10 @@ mod tests {
             !schedule.is_in_step(&wanted(1, 30)),
             "half of 2 may have arrived"
         );
+        let Verdict::Export(other) = schedule.verdict(&wanted(3, 30), at(6)) else {
+            panic!()
+        };
+        assert_eq!(other.since, None, "nor is it a base for a delta");
         assert_eq!(deliver(&mut schedule, &wanted(1, 30), 6).since, None);
     }
 
