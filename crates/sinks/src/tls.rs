@@ -15,9 +15,10 @@ use std::{
 };
 
 use kollect_api::{address, sink::SinkSpec};
+#[cfg(feature = "postgres")]
+use rustls::client::{WebPkiServerVerifier, danger::ServerCertVerifier};
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
-    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
