@@ -319,7 +319,10 @@ where
     type Object = K;
 
     fn decode(&self, json: &[u8]) -> Result<Decoded<K>, DecodeError> {
-        let mut object: K = serde_json::from_slice(json)?;
+        let mut object: K = match serde_json::from_slice(json) {
+            Ok(object) => object,
+            Err(error) => without_status(json).ok_or(error)?,
+        };
         // Bookkeeping of the API server: half of the object, and no concern of ours.
         object.meta_mut().managed_fields = None;
         let resource_version = object.meta().resource_version.clone().unwrap_or_default();
@@ -330,10 +333,19 @@ where
     }
 }
 
+/// The object without its status. A status is ours to write, but others may have written it too,
+/// and then it must not keep what people configured from being read.
+fn without_status<K: DeserializeOwned>(json: &[u8]) -> Option<K> {
+    let mut object: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(json).ok()?;
+    object.remove("status")?;
+    serde_json::from_value(object.into()).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kollect_api::KollectScope;
+    use kollect_api::{KollectInventory, KollectScope};
     use kollect_watch::Unreadable;
 
     fn scope(name: &str, denied: &str) -> KollectScope {
@@ -361,6 +373,31 @@ mod tests {
             identity: identity(name),
             resource_version: "9".into(),
         }
+    }
+
+    /// The API server takes times that no clock of ours can hold.
+    #[test]
+    fn a14_a_status_that_cannot_be_read_freezes_nothing() {
+        let decode = |object: serde_json::Value| {
+            TypedDecoder::<KollectInventory>::default().decode(object.to_string().as_bytes())
+        };
+        let mut object = serde_json::json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectInventory",
+            "metadata": {"name": "all", "namespace": "team-a", "resourceVersion": "7"},
+            "spec": {"suspend": true},
+            "status": {"conditions": [{
+                "type": "Ready", "status": "True", "reason": "Forged", "message": "",
+                "lastTransitionTime": "9999-12-31T23:59:59Z",
+            }]},
+        });
+        let read = decode(object.clone()).expect("an object without its status");
+        assert_eq!(read.resource_version, "7");
+        assert_eq!((read.object.spec.suspend, read.object.status), (true, None));
+        object["spec"] = serde_json::json!({"suspend": "perhaps"});
+        assert!(
+            decode(object).is_err(),
+            "what people configured is not guessed"
+        );
     }
 
     #[tokio::test]
