@@ -186,7 +186,8 @@ impl From<DialError> for Refusal {
     fn from(error: DialError) -> Self {
         Self::new(if error.is_forbidden() {
             SinkError::terminal(format!(
-                "{FAILED}: the address policy forbids the server's address"
+                "{FAILED}: the address policy forbids the server's address; the operator's administrator \
+                 can open it with --allow-sink-networks, --allow-sink-hosts or --allow-private-sinks"
             ))
         } else {
             SinkError::transient(FAILED)
