@@ -61,7 +61,9 @@ fn git_believes_the_repository_and_never_comes_to_an_end() -> Result<()> {
     ] {
         let server = Hostile::git(manner)?;
         let listed = git(&server)?;
-        assert_eq!(listed.status.code(), Some(124), "{manner:?} ended");
+        // Stopped by us or, on a quick machine, when the server had sent all that it may.
+        let ended = listed.status.code();
+        assert!(matches!(ended, Some(124 | 128)), "{manner:?}: {ended:?}");
         assert!(
             bytes.contains(&server.sent()),
             "{manner:?}: {}",
