@@ -17,8 +17,8 @@
 //!
 //! What a server is made of, in the order a new one needs it:
 //!
-//! * a program: built from a pinned Go module ([`go`]) or taken from a Debian package
-//!   ([`debian`]), and kept in the user's cache ([`cache`]);
+//! * a program: built from a pinned Go module ([`go`]), taken from a Debian package ([`debian`]) or
+//!   from a Python wheel ([`python`]), and kept in the user's cache ([`cache`]);
 //! * a place: a run directory ([`RunDir`]), free ports ([`ports`]) and certificates ([`pki`]);
 //! * a life: [`process`] spawns it so that it cannot outlive us, captures its log and waits until
 //!   it answers.
@@ -51,6 +51,7 @@ pub mod postgres;
 pub mod process;
 pub mod progress;
 pub mod proxy;
+pub mod python;
 pub mod rbac;
 pub mod run_dir;
 pub mod service;
