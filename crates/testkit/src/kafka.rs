@@ -321,9 +321,7 @@ log.retention.check.interval.ms=1000
 fn answers(port: u16) -> Result<()> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let request = [
-        0, 0, 0, 14, 0, 3, 0, 1, 0, 0, 0, 7, 0xff, 0xff, 0, 0, 0, 0,
-    ];
+    let request = [0, 0, 0, 14, 0, 3, 0, 1, 0, 0, 0, 7, 0xff, 0xff, 0, 0, 0, 0];
     stream.write_all(&request)?;
     let mut answer = [0; 12];
     stream.read_exact(&mut answer)?;

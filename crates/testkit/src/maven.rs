@@ -73,7 +73,10 @@ fn check(dir: &Path, sums: &str) -> Result<()> {
         .collect();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let file = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        let file = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or("");
         let sum = hex(&Sha256::digest(fs::read(&path)?));
         ensure!(
             pinned.remove(file) == Some(sum.as_str()),

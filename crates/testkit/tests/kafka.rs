@@ -57,7 +57,11 @@ fn all_listeners_serve_and_a_restart_keeps_the_data() {
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "k v\n", "{kind}: {stderr}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "k v\n",
+            "{kind}: {stderr}"
+        );
     }
     assert_ne!(wire.broker(), kafka.plain());
     let pid = kafka.server().pid();
