@@ -83,6 +83,9 @@ words! {
         ExportSucceeded,
         /// The number of rows nears what one export document should hold.
         ExportShardWarning,
+        /// What a stream holds can be read, so that only the difference is published; present only
+        /// while it cannot.
+        ReadBack,
     }
 }
 
@@ -165,8 +168,11 @@ words! {
         ExportFailed,
         /// An export failed for good; only a change of configuration helps.
         ExportTerminal,
-        /// Rows were left out because they have not what the sink's layout asks for.
+        /// Rows were left out because they have not what the sink's layout asks for, or because they
+        /// are too large for its server.
         RowsSkipped,
+        /// All rows were published again, because what the stream holds could not be read.
+        Replayed,
         /// The outside world could not be cleaned up after a deletion.
         CleanupTerminal,
         /// Many rows for one document.

@@ -6,7 +6,7 @@ use crate::{
     duration::Duration,
     inventory::{KollectClusterInventorySpec, KollectInventorySpec},
     meta,
-    reference::SinkRef,
+    reference::{SinkFamily, SinkRef},
     scope::Ceiling,
     sink::{
         SinkCommon, SinkType,
@@ -23,18 +23,23 @@ pub const DEFAULT_MAX_EXPORT_BYTES: i64 = 1_572_864;
 
 /// The interval of one reference: the first that is set of reference, sink and inventory, but
 /// never below the floor of the scopes. A malformed text counts as not set; validation reports it.
+///
+/// Event sinks repeat nothing unless their reference or they themselves ask for it: what an
+/// inventory says is meant for sinks that hold a state.
 pub fn interval(
+    family: SinkFamily,
     reference: Option<&Duration>,
     sink: Option<&Duration>,
     inventory: Option<&Duration>,
     floor: StdDuration,
 ) -> StdDuration {
-    [reference, sink, inventory]
-        .into_iter()
-        .flatten()
-        .find_map(|text| text.get().ok())
-        .unwrap_or(DEFAULT_INTERVAL)
-        .max(floor)
+    let set = |text: Option<&Duration>| text.and_then(|text| text.get().ok());
+    let own = set(reference).or_else(|| set(sink));
+    let otherwise = || match family {
+        SinkFamily::Event => StdDuration::ZERO,
+        SinkFamily::Snapshot | SinkFamily::Database => set(inventory).unwrap_or(DEFAULT_INTERVAL),
+    };
+    own.unwrap_or_else(otherwise).max(floor)
 }
 
 /// The floor that a set of scopes puts under intervals: the largest of theirs, or zero.
@@ -97,7 +102,8 @@ pub fn ignored_compression(
     (compression(type_, common, format) != asked).then_some(asked)
 }
 
-fn asked_compression(common: &SinkCommon) -> Compression {
+/// The compression that a sink asks for, whether or not it has an effect.
+pub fn asked_compression(common: &SinkCommon) -> Compression {
     common
         .serialization
         .as_ref()
@@ -135,6 +141,7 @@ impl KollectInventorySpec {
     /// The interval of this inventory when no reference and no sink says otherwise.
     pub fn interval(&self) -> StdDuration {
         interval(
+            SinkFamily::Snapshot,
             None,
             None,
             self.export_min_interval.as_ref(),
@@ -155,16 +162,38 @@ mod tests {
     fn the_nearest_interval_wins_and_the_floor_holds() {
         let minute = StdDuration::from_mins(1);
         let [hour, five, thirty, zero] = ["1h", "5m", "30s", "0s"].map(Duration::new);
-        for (reference, sink, inventory, floor, expected) in [
-            (Some(&hour), Some(&five), Some(&thirty), minute, 3_600),
-            (None, Some(&five), Some(&thirty), minute, 300),
-            (None, None, Some(&thirty), minute, 60),
-            (Some(&zero), None, None, minute, 60),
-            (Some(&zero), Some(&five), None, StdDuration::ZERO, 0),
-            (None, None, None, StdDuration::ZERO, 30),
+        let none = StdDuration::ZERO;
+        let database = SinkFamily::Database;
+        let event = SinkFamily::Event;
+        for (family, reference, sink, inventory, floor, expected) in [
+            (
+                database,
+                Some(&hour),
+                Some(&five),
+                Some(&thirty),
+                minute,
+                3_600,
+            ),
+            (database, None, Some(&five), Some(&thirty), minute, 300),
+            (database, None, None, Some(&thirty), minute, 60),
+            (database, Some(&zero), None, None, minute, 60),
+            (database, Some(&zero), Some(&five), None, none, 0),
+            (database, None, None, None, none, 30),
+            (
+                event,
+                Some(&hour),
+                Some(&five),
+                Some(&thirty),
+                minute,
+                3_600,
+            ),
+            (event, None, Some(&five), Some(&thirty), minute, 300),
+            (event, None, None, Some(&thirty), none, 0),
+            (event, None, None, Some(&thirty), minute, 60),
+            (event, None, None, None, none, 0),
         ] {
             assert_eq!(
-                interval(reference, sink, inventory, floor),
+                interval(family, reference, sink, inventory, floor),
                 StdDuration::from_secs(expected)
             );
         }

@@ -15,6 +15,7 @@ pub mod endpoint;
 mod expression;
 mod finding;
 mod inventory;
+pub mod nats;
 mod object;
 mod profile;
 mod reference;

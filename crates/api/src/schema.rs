@@ -20,6 +20,11 @@ pub const METRIC_NAME: &str = "^[a-zA-Z_][a-zA-Z0-9_]*$";
 pub const PRINTABLE: &str = r"^[^\x00-\x1f\x7f]+$";
 /// A git branch as far as a pattern can tell; blanks around it are ignored, blank means unset.
 pub const GIT_BRANCH: &str = r"^\s*([A-Za-z0-9][A-Za-z0-9._/-]*)?\s*$";
+/// A literal NATS subject: words with dots between them, no wildcards. Those that begin with a dollar
+/// sign belong to the server.
+pub const NATS_SUBJECT: &str = r"^\s*[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*\s*$";
+/// The name of a NATS stream; dots are replaced, blank means unset.
+pub const NATS_STREAM: &str = r"^\s*[A-Za-z0-9_.-]*\s*$";
 /// The form of a condition type.
 pub const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 /// The form of a condition reason.

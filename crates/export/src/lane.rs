@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kollect_collect::store::{Revision, Subscription};
-use kollect_sinks::{Demand, Receipt, SinkError, Skipped};
+use kollect_sinks::{Demand, ReadBack, Receipt, SinkError, Skipped};
 
 use crate::{
     Moment,
@@ -33,6 +33,8 @@ pub(crate) struct Lane {
     confirmed_at: Option<Timestamp>,
     /// Rows that the sink leaves out.
     skipped: Option<Skipped>,
+    /// How the last delivery of all rows to a stream found out what the stream held.
+    read_back: Option<ReadBack>,
     /// The rows that the sink holds, if it is known for certain.
     holds: Option<RowsVersion>,
     /// A delivery is under way that began with this.
@@ -79,6 +81,7 @@ impl Lane {
             last_export: None,
             confirmed_at: None,
             skipped: None,
+            read_back: None,
             holds: None,
             under_way: None,
             lost: 0,
@@ -224,6 +227,9 @@ impl Lane {
         match result {
             Ok(receipt) => {
                 self.skipped = receipt.skipped;
+                if receipt.read_back.is_some() {
+                    self.read_back = receipt.read_back;
+                }
                 let news = self.holds != Some(under_way.rows_version) || self.failure.is_some();
                 self.schedule.succeeded();
                 self.failure = None;
@@ -310,6 +316,7 @@ impl Lane {
             last_export: self.last_export.clone(),
             confirmed_at: self.confirmed_at,
             skipped: self.skipped.clone(),
+            read_back: self.read_back.clone(),
         }
     }
 

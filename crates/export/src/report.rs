@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kollect_api::SinkKey;
 use kollect_collect::plan::TargetKey;
-use kollect_sinks::{SinkError, Skipped};
+use kollect_sinks::{ReadBack, SinkError, Skipped};
 
 use crate::survey::Survey;
 
@@ -34,6 +34,8 @@ pub struct LaneReport {
     pub confirmed_at: Option<Timestamp>,
     /// Rows that the sink leaves out, as the last accepted delivery said.
     pub skipped: Option<Skipped>,
+    /// How the last delivery of all rows to a stream found out what the stream held.
+    pub read_back: Option<ReadBack>,
 }
 
 /// How one sink stands.

@@ -243,6 +243,7 @@ fn receipt(published: &Published, skipped: Option<Skipped>) -> Receipt {
         bytes: published.tally.bytes,
         skipped,
         note: published.commit.map(|id| format!("commit {id}")),
+        ..Receipt::default()
     }
 }
 

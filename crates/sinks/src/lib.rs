@@ -19,6 +19,7 @@
 //! | [`redact`] | what may leave in an error text |
 //! | [`dial`], [`tls`], [`http`] | the only way to a server |
 //! | [`backend`] | the registry of backends; from a description and credentials to a sink |
+//! | [`events`] | rows as messages: keys, bodies, headers, differences |
 //! | [`layout`] | rows as files: formats, paths, indexes |
 //! | [`memory`] | a sink without a backend, the reference for all others |
 //! | [`postgres`], [`git`] | the backends |
@@ -30,6 +31,8 @@ pub mod conformance;
 pub mod credentials;
 pub mod dial;
 pub mod error;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+pub mod events;
 #[cfg(feature = "git")]
 pub mod git;
 pub mod http;
@@ -47,4 +50,6 @@ pub mod tls;
 
 pub use census::Census;
 pub use error::SinkError;
-pub use sink::{Delivery, DeliveryRows, Demand, DocumentOptions, Receipt, Sink, Skipped};
+pub use sink::{
+    Delivery, DeliveryRows, Demand, DocumentOptions, ReadBack, Receipt, Sink, Skipped, Why,
+};

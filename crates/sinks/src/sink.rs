@@ -76,19 +76,63 @@ pub struct Receipt {
     pub bytes: u64,
     /// Rows that were left out, over the whole inventory.
     pub skipped: Option<Skipped>,
+    /// How a delivery of all rows to a stream found out what the stream held.
+    pub read_back: Option<ReadBack>,
     /// What a person may want to know, such as a commit. Goes to logs and to the summary of the
     /// command line, never into a status.
     pub note: Option<String>,
 }
 
-/// Rows that a sink leaves out because they have not what its configuration asks for, such as rows
-/// without an object where manifests are written.
+/// Rows that a sink leaves out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// How many.
     pub rows: u64,
     /// The first of them, as `kind/namespace/name`.
     pub first: String,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why rows are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// They carry no object, and manifests are written.
+    NoObject,
+    /// They are larger than the server takes.
+    TooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+}
+
+impl fmt::Display for Skipped {
+    /// A sentence for people: how many, which, why, what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Skipped { rows, first, why } = self;
+        match why {
+            Why::NoObject => write!(
+                f,
+                "{rows} row(s) left out that carry no object, the first is {first}; layout.content \
+                 manifest needs profiles with export.mode Resource"
+            ),
+            Why::TooLarge { limit } => write!(
+                f,
+                "{rows} row(s) left out that are larger than the {limit} bytes that the server \
+                 takes, the first is {first}; raise the limit of the server, or let the profile \
+                 extract less"
+            ),
+        }
+    }
+}
+
+/// How a delivery of all rows to a stream found out what the stream held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadBack {
+    /// It was read, and only the difference was published.
+    Compared,
+    /// It could not be read, for this reason: all rows were published.
+    Replayed(String),
 }
 
 /// A backend that can hold rows.

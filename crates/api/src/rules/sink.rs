@@ -3,7 +3,7 @@
 use super::{
     Settings, Surroundings, endpoint,
     finding::{Findings, Path},
-    reference, template,
+    nats, reference, template,
 };
 use crate::{
     effective,
@@ -11,9 +11,9 @@ use crate::{
     sink::{
         KollectDatabaseSinkSpec, KollectEventSinkSpec, KollectSnapshotSinkSpec, SinkCommon,
         SinkType,
-        common::{Format, Layout, LayoutContent, LayoutMode, ProvisioningMode},
+        common::{Compression, Format, Layout, LayoutContent, LayoutMode, ProvisioningMode},
         database::{DatabaseSinkType, POSTGRES_VIEW_COLUMNS, Postgres},
-        event::EventSinkType,
+        event::{EventSinkType, Nats},
         snapshot::{Git, MergeRequestMode, PushPolicy, SnapshotSinkType},
     },
 };
@@ -217,24 +217,12 @@ pub(super) fn check_event(
     );
 
     let at = |field: &str| Path::spec().field(field);
+    if spec.common.path_template.is_some() {
+        let detail = "is only for files; topics and subjects have no path";
+        findings.forbidden(at("pathTemplate"), detail);
+    }
     if let Some(nats) = &spec.nats {
-        let subject = at("nats.subject");
-        reference::not_blank(
-            &nats.subject,
-            subject,
-            "subject to publish to",
-            &mut findings,
-        );
-        match nats.url.as_deref().filter(|url| !url.trim().is_empty()) {
-            Some(url) => sink.check_endpoint(Some(url), at("nats.url"), &mut findings),
-            None => {
-                let endpoint = spec.common.endpoint.as_deref();
-                sink.check_endpoint(endpoint, at("endpoint"), &mut findings);
-            }
-        }
-        if let Some(secret) = &nats.secret_ref {
-            sink.check_secret(secret, &at("nats.secretRef"), &mut findings);
-        }
+        sink.check_nats(nats, &mut findings);
     }
     if let Some(kafka) = &spec.kafka {
         reference::not_blank(
@@ -395,6 +383,41 @@ impl Sink<'_> {
         }
         if let Some(depth) = git.clone_depth.filter(|depth| *depth < 1) {
             findings.invalid(at("cloneDepth"), depth, "must be at least 1");
+        }
+    }
+
+    fn check_nats(&self, nats: &Nats, findings: &mut Findings) {
+        let at = |field: &str| Path::spec().field(field);
+        if let Err(detail) = nats::subject(&nats.subject) {
+            findings.invalid(at("nats.subject"), &nats.subject, detail);
+        }
+        if let Some(stream) = &nats.stream
+            && let Err(detail) = nats::stream(stream)
+        {
+            findings.invalid(at("nats.stream"), stream, detail);
+        }
+        let url = nats.url.as_deref().filter(|url| !url.trim().is_empty());
+        let (url, field) = match url {
+            Some(url) => (url, "nats.url"),
+            None => (
+                self.common.endpoint.as_deref().unwrap_or_default(),
+                "endpoint",
+            ),
+        };
+        if url.trim().is_empty() {
+            findings.required(at("nats.url"), "URL of a server, here or as spec.endpoint");
+        } else if let Err(error) = nats::servers(url) {
+            // The text may hold a password.
+            findings.forbidden(at(field), error.to_string());
+        }
+        self.check_endpoint(Some(url), at(field), findings);
+        if let Some(secret) = &nats.secret_ref {
+            self.check_secret(secret, &at("nats.secretRef"), findings);
+        }
+        let compression = effective::asked_compression(self.common);
+        if compression != Compression::None {
+            let detail = "NATS has no compression of messages; remove it";
+            findings.forbidden(at("serialization.compression"), detail);
         }
     }
 

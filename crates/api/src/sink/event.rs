@@ -60,11 +60,20 @@ use crate::{reference::SecretReference, schema};
     ("(self.type == 'kafka') == has(self.kafka)", "kafka is required for type kafka and only allowed there"),
     NO_LAYOUT,
     JSON_ONLY,
+    ("!has(self.pathTemplate)", "pathTemplate is only for files; topics and subjects have no path"),
+    (
+        "self.type != 'nats' || !has(self.serialization) || !has(self.serialization.compression) || self.serialization.compression == 'none'",
+        "NATS has no compression of messages",
+    ),
 ])))]
 pub struct KollectEventSinkSpec {
     /// Backend: `nats` or `kafka`.
     #[serde(rename = "type")]
     pub type_: EventSinkType,
+    /// What is published: `changes` (the default) is one message per row that changed, `snapshots`
+    /// the whole inventory with every export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<EventMode>,
     /// What all sinks have in common.
     #[serde(flatten)]
     pub common: SinkCommon,
@@ -74,6 +83,24 @@ pub struct KollectEventSinkSpec {
     /// Kafka settings, for type `kafka`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kafka: Option<Kafka>,
+}
+
+impl KollectEventSinkSpec {
+    /// What is published.
+    pub fn mode(&self) -> EventMode {
+        self.mode.unwrap_or_default()
+    }
+}
+
+/// What an event sink publishes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EventMode {
+    /// One message per row that changed; the newest message per key is the inventory.
+    #[default]
+    Changes,
+    /// The whole inventory with every export, in parts if it is large.
+    Snapshots,
 }
 
 /// Backends of event sinks.
@@ -99,16 +126,20 @@ impl From<EventSinkType> for SinkType {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Nats {
-    /// Server URL. Defaults to `spec.endpoint`.
+    /// Server URL, or several with commas between them. Defaults to `spec.endpoint`. Never with
+    /// credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Subject to publish to.
-    #[schemars(regex(pattern = schema::NOT_BLANK))]
+    /// Subject to publish to, without wildcards. In mode `changes` every row has a subject of its
+    /// own below it.
+    #[schemars(length(max = 255), regex(pattern = schema::NATS_SUBJECT))]
     pub subject: String,
-    /// JetStream stream. Defaults to `kollect_events`.
+    /// JetStream stream. Defaults to `kollect_events`. Dots become underscores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 255), regex(pattern = schema::NATS_STREAM))]
     pub stream: Option<String>,
-    /// Secret with a token, or user name and password. Defaults to `spec.secretRef`.
+    /// Secret with a token, user name and password, NKey or credentials file, and with the keys of
+    /// a TLS client. Defaults to `spec.secretRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretReference>,
 }

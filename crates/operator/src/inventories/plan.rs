@@ -567,6 +567,7 @@ fn sink_order(
         source,
         configuration: Configuration(truncated(configuration)),
         interval: effective::interval(
+            reference.key.family,
             reference.interval.as_ref(),
             interval.as_ref(),
             subject.interval.as_ref(),

@@ -240,6 +240,7 @@ mod tests {
             last_export: None,
             confirmed_at: None,
             skipped: None,
+            read_back: None,
         };
         Report {
             lanes: vec![lane],

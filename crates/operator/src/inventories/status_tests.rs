@@ -72,6 +72,7 @@ fn lane(key: SinkKey, state: LaneState) -> LaneReport {
         }),
         confirmed_at: None,
         skipped: None,
+        read_back: None,
         key,
         state,
     }
@@ -190,21 +191,34 @@ fn b10_rows_that_are_left_out_are_told() {
     partial.lanes[1].skipped = Some(kollect_sinks::Skipped {
         rows: 3,
         first: "ConfigMap/team-a/cfg".to_owned(),
+        why: kollect_sinks::Why::TooLarge { limit: 1_048_576 },
     });
+    let unread = "permission denied".to_owned();
+    partial.lanes[1].read_back = Some(kollect_sinks::ReadBack::Replayed(unread));
     let first = pass(&InventoryStatus::default(), &plan, &partial, 0, 1);
     let said = told(&first);
     assert!(
         said[0].starts_with("Degraded=True/RowsSkipped: snapshot/git: 3 row(s)")
-            && said[0].contains("ConfigMap/team-a/cfg"),
+            && said[0].contains("ConfigMap/team-a/cfg")
+            && said[0].contains("1048576 bytes"),
         "{said:?}"
     );
     assert!(said.iter().any(|line| line.starts_with("Ready=True")));
     let entry = &first.sink_exports[1].conditions[0];
     assert_eq!(entry.reason, "RowsSkipped");
+    let read_back = &first.sink_exports[1].conditions[1];
+    assert_eq!(
+        (&*read_back.type_, &*read_back.reason),
+        ("ReadBack", "Replayed")
+    );
+    assert!(read_back.message.contains("permission denied"));
     let again = pass(&first, &plan, &partial, 6, 7);
     let settled = pass(&again, &plan, &partial, 60, 67);
     assert_eq!(settled, again, "it is told once");
+    let mut good = good;
+    good.lanes[1].read_back = Some(kollect_sinks::ReadBack::Compared);
     let healed = pass(&settled, &plan, &good, 60, 120);
+    assert_eq!(healed.sink_exports[1].conditions.len(), 1, "it was read");
     assert!(
         !told(&healed)
             .iter()

@@ -21,7 +21,7 @@ use super::pattern::{Pattern, without_part};
 use super::places::Places;
 use super::render::{Changes, Rendering, render_as, render_changes};
 use super::{Embedding, Header, Layout, extension, template};
-use crate::sink::Skipped;
+use crate::sink::{Skipped, Why};
 
 /// Up to this many paths are looked up in records one by one.
 const FEW: usize = 64;
@@ -95,6 +95,7 @@ pub(crate) fn skipped(places: &Places) -> Option<Skipped> {
     Some(Skipped {
         rows: places.skipped() as u64,
         first,
+        why: Why::NoObject,
     })
 }
 

@@ -9,7 +9,7 @@ use kollect_api::InventoryId;
 use super::Redaction;
 use crate::{
     error::SinkError,
-    sink::{Delivery, Demand, Receipt, Sink},
+    sink::{Delivery, Demand, ReadBack, Receipt, Sink},
 };
 
 /// A sink whose texts hold no secret values, whatever its backend and the libraries below it say.
@@ -32,6 +32,12 @@ impl Redacted {
         match result {
             Ok(receipt) => Ok(Receipt {
                 note: receipt.note.map(|note| self.redaction.clean_values(&note)),
+                read_back: receipt.read_back.map(|read_back| match read_back {
+                    ReadBack::Replayed(why) => {
+                        ReadBack::Replayed(self.redaction.clean_values(&why))
+                    }
+                    ReadBack::Compared => ReadBack::Compared,
+                }),
                 ..receipt
             }),
             Err(error) => Err(self.redaction.last_look(error)),

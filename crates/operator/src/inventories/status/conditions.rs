@@ -8,7 +8,6 @@ use kollect_api::condition::{
 };
 use kollect_collect::plan::TargetKey;
 use kollect_export::report::LaneReport;
-use kollect_sinks::Skipped;
 
 use super::{
     InventoryFacts, count,
@@ -189,12 +188,8 @@ fn skipped(standings: &[(&LaneReport, Standing)]) -> Option<String> {
         .iter()
         .filter(|(_, standing)| *standing == Standing::Good)
         .filter_map(|(lane, _)| {
-            let Skipped { rows, first } = lane.skipped.as_ref()?;
-            Some(format!(
-                "{}: {rows} row(s) left out that carry no object, the first is {first}; layout.content \
-                 manifest needs profiles with export.mode Resource",
-                lane.key.within_inventory(),
-            ))
+            let skipped = lane.skipped.as_ref()?;
+            Some(format!("{}: {skipped}", lane.key.within_inventory()))
         })
         .collect();
     (!lines.is_empty()).then(|| lines.join("\n"))

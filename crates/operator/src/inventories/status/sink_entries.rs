@@ -13,7 +13,7 @@ use kollect_export::{
     report::{LaneReport, LaneState, RetireState},
     retry::FailureClass,
 };
-use kollect_sinks::SinkError;
+use kollect_sinks::{ReadBack, SinkError};
 
 use super::{super::plan::Finding, InventoryFacts, InventoryStatus};
 use crate::{
@@ -155,10 +155,7 @@ fn entry(
             Some(skipped) => synced(
                 ConditionStatus::True,
                 Reason::RowsSkipped,
-                &format!(
-                    "export completed without {} row(s), the first is {}",
-                    skipped.rows, skipped.first
-                ),
+                &format!("export completed; {skipped}"),
             ),
         }),
         Standing::Bad(reason, text, class) => {
@@ -180,8 +177,23 @@ fn entry(
             })
         }
     };
+    let read_back = read_back(lane);
+    let said = said.into_iter().chain(read_back);
     statements::apply(&mut entry.conditions, said, Some(facts.generation), now);
     entry
+}
+
+/// Whether what the stream holds could be read, as far as this process has tried.
+fn read_back(lane: &LaneReport) -> Option<Statement> {
+    Some(match lane.read_back.as_ref()? {
+        ReadBack::Compared => Statement::Ends(ConditionType::ReadBack),
+        ReadBack::Replayed(why) => Statement::says(
+            ConditionType::ReadBack,
+            ConditionStatus::False,
+            Reason::Replayed,
+            format!("all rows were published, because the stream could not be read: {why}"),
+        ),
+    })
 }
 
 /// When a failed export is tried again, and what ends the wait.

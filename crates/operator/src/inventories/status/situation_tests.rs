@@ -16,6 +16,7 @@ fn lane(name: &str) -> LaneReport {
         last_export: None,
         confirmed_at: None,
         skipped: None,
+        read_back: None,
     }
 }
 
