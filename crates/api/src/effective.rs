@@ -42,6 +42,20 @@ pub fn interval(
     own.unwrap_or_else(otherwise).max(floor)
 }
 
+/// The least time between two exports of changed rows for one reference: the first that is set of
+/// reference, sink and inventory, else none at all.
+pub fn change_interval(
+    reference: Option<&Duration>,
+    sink: Option<&Duration>,
+    inventory: Option<&Duration>,
+) -> StdDuration {
+    [reference, sink, inventory]
+        .into_iter()
+        .flatten()
+        .find_map(|text| text.get().ok())
+        .unwrap_or_default()
+}
+
 /// The floor that a set of scopes puts under intervals: the largest of theirs, or zero.
 pub fn floor<'s>(ceilings: impl IntoIterator<Item = Ceiling<'s>>) -> StdDuration {
     ceilings

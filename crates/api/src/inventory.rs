@@ -121,6 +121,10 @@ pub struct KollectInventorySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub export_min_interval: Option<Duration>,
+    /// Least time between two exports of changed rows: the first change goes out at once, those
+    /// that follow are gathered. The default `0s` exports every change at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_interval: Option<Duration>,
     /// Stop exporting.
     #[serde(default, skip_serializing_if = "schema::is_false")]
     pub suspend: bool,
@@ -240,6 +244,10 @@ pub struct KollectClusterInventorySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub export_min_interval: Option<Duration>,
+    /// Least time between two exports of changed rows: the first change goes out at once, those
+    /// that follow are gathered. The default `0s` exports every change at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_interval: Option<Duration>,
     /// Stop exporting.
     #[serde(default, skip_serializing_if = "schema::is_false")]
     pub suspend: bool,

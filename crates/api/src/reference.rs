@@ -115,6 +115,9 @@ pub struct SinkRef {
     /// `0s` exports on change only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export_min_interval: Option<Duration>,
+    /// Overrides the least time between two exports of changed rows for this sink.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_interval: Option<Duration>,
     /// Replaces the inventory's size ceiling for this sink. Larger documents are split into parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_export_bytes: Option<i64>,

@@ -36,7 +36,8 @@ use crate::{
     survey::Survey,
 };
 
-/// Changes are gathered until none comes for this long,
+/// A change after a quiet moment goes out at once. Those that follow are gathered until none comes
+/// for this long,
 const QUIET: Duration = Duration::from_millis(50);
 /// but never for longer than this.
 const LONGEST_GATHER: Duration = Duration::from_secs(1);
@@ -83,6 +84,8 @@ pub struct Exporter {
     /// Whoever waits for a turn need not wait any longer.
     no_more_turns: CancellationToken,
     begun: Instant,
+    /// When rows changed last.
+    changed: Option<Instant>,
 }
 
 /// Something that was under way has ended.
@@ -138,6 +141,7 @@ impl Exporter {
             surveyor: Survey::take,
             no_more_turns: CancellationToken::new(),
             begun: now,
+            changed: None,
         }
     }
 
@@ -228,9 +232,13 @@ impl Exporter {
         self.under_way.abort_all();
     }
 
-    /// Waits until changes pause. Whatever ends meanwhile is taken note of: somebody else may be
+    /// Waits until changes pause, unless this one came after a pause itself. Whatever ends meanwhile is taken note of: somebody else may be
     /// waiting for its place.
     async fn gather(&mut self, stop: &CancellationToken) {
+        let before = self.changed.replace(Instant::now());
+        if before.is_none_or(|before| before.elapsed() >= QUIET) {
+            return;
+        }
         let latest = Instant::now() + LONGEST_GATHER;
         let mut revision = self.revision();
         while Instant::now() < latest && !stop.is_cancelled() {
@@ -247,6 +255,7 @@ impl Exporter {
             }
             revision = now;
         }
+        self.changed = Some(Instant::now());
     }
 
     /// Sinks that were found to work need not be waited for.

@@ -139,6 +139,7 @@ impl Lane {
             content: rows_version.content(),
             configuration: self.order.configuration,
             interval: self.order.interval,
+            change_interval: self.order.change_interval,
             open: open && self.resumed && matches!(self.order.source, Source::Ready(_)),
         }
     }

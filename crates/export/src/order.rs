@@ -40,6 +40,8 @@ pub struct SinkOrder {
     pub configuration: Configuration,
     /// How often accepted rows are delivered again; zero for never.
     pub interval: Duration,
+    /// The least time between two exports of changed rows.
+    pub change_interval: Duration,
     /// How rows become documents.
     pub documents: DocumentOptions,
     /// What an earlier process says it delivered.

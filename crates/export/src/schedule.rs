@@ -11,7 +11,9 @@
 //!    does anything that shows that the sink works again: a good probe, or somebody who says so.
 //!    An export that was refused without asking the backend waits too, but it is no failure: what
 //!    the sink holds is known as before.
-//! 4. **Change.** Content or configuration that the sink has not accepted is exported at once.
+//! 4. **Change.** Content that the sink has not accepted is exported at once, but not sooner after
+//!    the last export of changed content than the change interval says. A configuration that it has
+//!    not accepted never waits.
 //! 5. **Refresh.** Accepted content is exported again when the interval has passed; an interval of
 //!    zero never refreshes. Refreshes are at least a second apart.
 //!
@@ -43,6 +45,8 @@ pub struct Wanted {
     pub configuration: Configuration,
     /// How often accepted content is delivered again; zero for never.
     pub interval: Duration,
+    /// The least time between two exports of changed content.
+    pub change_interval: Duration,
     /// Whether the content is complete and the export is allowed.
     pub open: bool,
 }
@@ -76,6 +80,8 @@ struct Accepted {
     configuration: Configuration,
     /// When the export that delivered it began.
     at: Moment,
+    /// When the last export began that delivered something new.
+    changed_at: Moment,
     /// Whether this process saw it happen. What only a status says is good enough to skip an
     /// export, not to build a delta on.
     seen: bool,
@@ -106,6 +112,7 @@ impl Schedule {
             content,
             configuration,
             at,
+            changed_at: at,
             seen: false,
         };
         Self {
@@ -126,15 +133,16 @@ impl Schedule {
         }
         if let Some(accepted) = &self.accepted
             && self.failed.is_none()
-            && accepted.content == wanted.content
             && accepted.configuration == wanted.configuration
         {
-            if wanted.interval.is_zero() {
+            let due = if accepted.content != wanted.content {
+                accepted.changed_at.saturating_add(wanted.change_interval)
+            } else if wanted.interval.is_zero() {
                 return Verdict::Wait(None);
-            }
-            let due = accepted
-                .at
-                .saturating_add(wanted.interval.max(SHORTEST_REFRESH));
+            } else {
+                let interval = wanted.interval.max(SHORTEST_REFRESH);
+                accepted.at.saturating_add(interval)
+            };
             if now < due {
                 return Verdict::Wait(Some(due));
             }
@@ -164,10 +172,15 @@ impl Schedule {
     /// The export under way was accepted.
     pub fn succeeded(&mut self) {
         if let Some((attempt, at)) = self.under_way.take() {
+            let refreshed = self.accepted.filter(|accepted| {
+                accepted.content == attempt.content
+                    && accepted.configuration == attempt.configuration
+            });
             self.accepted = Some(Accepted {
                 content: attempt.content,
                 configuration: attempt.configuration,
                 at,
+                changed_at: refreshed.map_or(at, |accepted| accepted.changed_at),
                 seen: true,
             });
             self.failed = None;
@@ -201,9 +214,12 @@ impl Schedule {
     /// There was nothing to deliver: this content equals what the sink accepted last, under another
     /// name. The time of the last delivery stays.
     pub fn unchanged(&mut self, attempt: Attempt, now: Moment) {
-        let at = self.accepted.map_or(now, |accepted| accepted.at);
-        self.begin(attempt, at);
+        let before = self.accepted;
+        self.begin(attempt, before.map_or(now, |accepted| accepted.at));
         self.succeeded();
+        if let (Some(before), Some(accepted)) = (before, &mut self.accepted) {
+            accepted.changed_at = before.changed_at;
+        }
     }
 
     /// Whether an export is under way.
@@ -266,6 +282,7 @@ mod tests {
             content: ContentVersion(content),
             configuration: Configuration(1),
             interval: Duration::from_secs(interval),
+            change_interval: Duration::ZERO,
             open: true,
         }
     }
@@ -307,6 +324,53 @@ mod tests {
         deliver(&mut schedule, &wanted(1, 30), 0);
         deliver(&mut schedule, &wanted(2, 30), 5);
         deliver(&mut schedule, &wanted(1, 30), 6);
+    }
+
+    #[test]
+    fn changes_are_gathered_for_as_long_as_the_change_interval_says() {
+        let gathered = |content| Wanted {
+            change_interval: Duration::from_secs(20),
+            ..wanted(content, 30)
+        };
+        let mut schedule = Schedule::default();
+        deliver(&mut schedule, &gathered(1), 0);
+        deliver(&mut schedule, &gathered(2), 25);
+        let due = Verdict::Wait(Some(at(45)));
+        assert_eq!(schedule.verdict(&gathered(3), at(26)), due);
+        assert_eq!(schedule.verdict(&gathered(4), at(44)), due);
+        let last = deliver(&mut schedule, &gathered(4), 45);
+        assert_eq!(last.since, Some(ContentVersion(2)), "still a delta");
+
+        deliver(&mut schedule, &gathered(4), 75);
+        let after_refresh = deliver(&mut schedule, &gathered(5), 76);
+        assert_eq!(
+            after_refresh.since,
+            Some(ContentVersion(4)),
+            "a refresh brings nothing new, so nothing waits for it"
+        );
+        let edited = Wanted {
+            configuration: Configuration(2),
+            ..gathered(6)
+        };
+        deliver(&mut schedule, &edited, 77);
+    }
+
+    #[test]
+    fn the_change_interval_outlives_a_restart_and_a_pass_without_news() {
+        let gathered = |content| Wanted {
+            change_interval: Duration::from_secs(20),
+            ..wanted(content, 30)
+        };
+        let mut schedule = Schedule::resume(ContentVersion(1), Configuration(1), at(0));
+        assert_eq!(
+            schedule.verdict(&gathered(2), at(5)),
+            Verdict::Wait(Some(at(20)))
+        );
+        let Verdict::Export(attempt) = schedule.verdict(&gathered(2), at(20)) else {
+            panic!("{schedule:?}");
+        };
+        schedule.unchanged(attempt, at(20));
+        deliver(&mut schedule, &gathered(3), 21);
     }
 
     #[test]

@@ -13,6 +13,7 @@ enum Happening {
     Content(u128),
     Configuration(u128),
     Interval(u64),
+    ChangeInterval(u64),
     Barrier(bool),
     /// The process dies and comes back; the status is all that is left.
     Restart,
@@ -33,6 +34,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         4 => (0..6_u128).prop_map(Happening::Content),
         1 => (0..3_u128).prop_map(Happening::Configuration),
         1 => prop_oneof![Just(0), Just(1), 2..120_u64].prop_map(Happening::Interval),
+        1 => prop_oneof![Just(0), 1..120_u64].prop_map(Happening::ChangeInterval),
         2 => any::<bool>().prop_map(Happening::Barrier),
         1 => Just(Happening::Restart),
         2 => prop_oneof![
@@ -65,6 +67,8 @@ struct World {
     /// What the sink holds: content of the last accepted full export or applied delta.
     held: Option<ContentVersion>,
     status: Option<(ContentVersion, Configuration, Moment)>,
+    /// When the last export began that brought the sink something new.
+    changed: Option<Moment>,
     verdicts_without_progress: u32,
     random: u64,
 }
@@ -77,6 +81,7 @@ impl World {
                 content: ContentVersion(0),
                 configuration: Configuration(0),
                 interval: Duration::from_secs(30),
+                change_interval: Duration::ZERO,
                 open: false,
             },
             schedule: Schedule::default(),
@@ -85,6 +90,7 @@ impl World {
             calls: Vec::new(),
             held: None,
             status: None,
+            changed: None,
             verdicts_without_progress: 0,
             random: 7,
         }
@@ -97,6 +103,9 @@ impl World {
                 self.wanted.configuration = Configuration(*configuration);
             }
             Happening::Interval(seconds) => self.wanted.interval = Duration::from_secs(*seconds),
+            Happening::ChangeInterval(seconds) => {
+                self.wanted.change_interval = Duration::from_secs(*seconds);
+            }
             Happening::Barrier(open) => self.wanted.open = *open,
             Happening::Backend(backend) => self.backend = *backend,
             Happening::Restart => {
@@ -134,6 +143,9 @@ impl World {
                     }
                     self.check_call(attempt.content, attempt.configuration);
                     self.schedule.begin(attempt, self.now);
+                    if self.held != Some(attempt.content) {
+                        self.changed = Some(self.now);
+                    }
                     let (takes, accepted) = match self.backend {
                         Backend::Healthy => (0, true),
                         Backend::Failing(_) => (0, false),
@@ -194,7 +206,7 @@ impl World {
         self.held = None;
     }
 
-    /// No identical re-export beyond the interval, and retries keep their distance.
+    /// No identical re-export beyond the interval, changes and retries keep their distance.
     fn check_call(&self, content: ContentVersion, configuration: Configuration) {
         let Some(last) = self.calls.last() else {
             return;
@@ -207,6 +219,18 @@ impl World {
                 !self.wanted.interval.is_zero() && apart >= least,
                 "identical content again after {apart:?}, interval {:?}",
                 self.wanted.interval
+            );
+        }
+        if last.accepted
+            && last.configuration == configuration
+            && self.held.is_some_and(|held| held != content)
+            && let Some(changed) = self.changed
+        {
+            let apart = self.now.saturating_sub(changed);
+            assert!(
+                apart >= self.wanted.change_interval,
+                "another change after {apart:?}, change interval {:?}",
+                self.wanted.change_interval
             );
         }
         if !last.accepted && last.configuration == configuration && self.failures_known() {
@@ -265,6 +289,8 @@ fn the_simulator_sees_all_kinds_of_histories() {
             Happening::Configuration(_) => "configuration",
             Happening::Interval(0) => "zero interval",
             Happening::Interval(_) => "interval",
+            Happening::ChangeInterval(0) => "zero change interval",
+            Happening::ChangeInterval(_) => "change interval",
             Happening::Barrier(_) => "barrier",
             Happening::Restart => "restart",
             Happening::Backend(Backend::Healthy) => "healthy",
@@ -272,5 +298,5 @@ fn the_simulator_sees_all_kinds_of_histories() {
             Happening::Backend(Backend::Slow(_)) => "slow",
         });
     }
-    assert_eq!(seen.len(), 9, "{seen:?}");
+    assert_eq!(seen.len(), 11, "{seen:?}");
 }

@@ -31,11 +31,12 @@ pub(super) fn check(spec: &KollectInventorySpec, settings: &Settings) -> Finding
         }
         String::new()
     });
-    reference::interval(
-        spec.export_min_interval.as_ref(),
-        Path::spec().field("exportMinInterval"),
-        &mut findings,
-    );
+    for (interval, field) in [
+        (&spec.export_min_interval, "exportMinInterval"),
+        (&spec.change_interval, "changeInterval"),
+    ] {
+        reference::interval(interval.as_ref(), Path::spec().field(field), &mut findings);
+    }
     check_bytes(
         spec.max_export_bytes,
         &Path::spec(),
@@ -93,8 +94,12 @@ pub(super) fn check_cluster(spec: &KollectClusterInventorySpec, settings: &Setti
     {
         findings.invalid(at("sinkNamespace"), namespace, "must be a namespace name");
     }
-    let interval = spec.export_min_interval.as_ref();
-    reference::interval(interval, at("exportMinInterval"), &mut findings);
+    for (interval, field) in [
+        (&spec.export_min_interval, "exportMinInterval"),
+        (&spec.change_interval, "changeInterval"),
+    ] {
+        reference::interval(interval.as_ref(), at(field), &mut findings);
+    }
     findings
 }
 
@@ -141,11 +146,12 @@ fn check_refs(
             if !seen.insert((namespace, sink.name.as_str())) {
                 findings.duplicate(path.field("name"), &sink.name);
             }
-            reference::interval(
-                sink.export_min_interval.as_ref(),
-                path.field("exportMinInterval"),
-                findings,
-            );
+            for (interval, field) in [
+                (&sink.export_min_interval, "exportMinInterval"),
+                (&sink.change_interval, "changeInterval"),
+            ] {
+                reference::interval(interval.as_ref(), path.field(field), findings);
+            }
             check_bytes(sink.max_export_bytes, &path, settings, findings);
         }
     }

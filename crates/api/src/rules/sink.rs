@@ -290,8 +290,12 @@ impl Sink<'_> {
                 findings.invalid(at(field), text, detail);
             }
         }
-        let interval = common.export_min_interval.as_ref();
-        reference::interval(interval, at("exportMinInterval"), findings);
+        for (interval, field) in [
+            (&common.export_min_interval, "exportMinInterval"),
+            (&common.change_interval, "changeInterval"),
+        ] {
+            reference::interval(interval.as_ref(), at(field), findings);
+        }
         for key in common.options.keys() {
             let plain = key.to_lowercase().replace(['_', '-', '.'], "");
             if SECRET_WORDS.iter().any(|word| plain.contains(word)) {

@@ -110,6 +110,9 @@ pub struct SinkCommon {
     /// Export interval for references that set none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export_min_interval: Option<Duration>,
+    /// Least time between two exports of changed rows, for references that set none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_interval: Option<Duration>,
     /// In which format documents are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serialization: Option<Serialization>,

@@ -530,6 +530,7 @@ pub(crate) fn sink_order(name: &str, interval: Duration) -> SinkOrder {
         key,
         configuration: Configuration(1),
         interval,
+        change_interval: Duration::ZERO,
         documents: DocumentOptions::default(),
         resume: None,
     }

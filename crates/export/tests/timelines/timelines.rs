@@ -70,7 +70,7 @@ async fn s04_a_flip_flop_reaches_the_sink_both_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s05_a_burst_is_one_export_and_steady_churn_exports_every_second() {
+async fn s05_a_burst_is_two_exports_and_steady_churn_exports_every_second() {
     let mut stage = Stage::new();
     stage.sink("pg", ON_CHANGE);
     stage.listed(&[("r1", 0)]);
@@ -83,8 +83,13 @@ async fn s05_a_burst_is_one_export_and_steady_churn_exports_every_second() {
             .until(5_000 + u64::try_from(change).unwrap() * 40 / 100)
             .await;
     }
+    stage.until(5_001).await;
+    // The contract's S05 has one export, 50 ms after the last change. Here the first change does not
+    // wait for company, and the others are gathered behind it.
+    let calls = stage.calls();
+    assert_eq!(calls[0].at, 5_000, "at once");
     stage.until(6_000).await;
-    assert_eq!(whats(&stage), [changes(&["r1"], &[])]);
+    assert_eq!(calls.len() + stage.calls().len(), 2);
 
     for change in 0..1_000_u64 {
         stage.put("r1", 1_000 + i64::try_from(change).unwrap());
@@ -94,6 +99,45 @@ async fn s05_a_burst_is_one_export_and_steady_churn_exports_every_second() {
     assert!((8..=12).contains(&calls.len()), "{calls:?}");
     let gaps = calls.windows(2).map(|pair| pair[1] - pair[0]);
     assert!(gaps.max().unwrap() <= 1_200, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_after_a_quiet_moment_goes_out_at_once() {
+    let mut stage = Stage::new();
+    stage.sink("pg", ON_CHANGE);
+    stage.listed(&[("r1", 0)]);
+    stage.go();
+    stage.until(5_000).await;
+    stage.calls();
+    for change in 1..=5 {
+        stage.put("r1", change);
+        let due = 5_000 + u64::try_from(change).unwrap() * 200;
+        stage.until(due).await;
+    }
+    let calls: Vec<u64> = stage.calls().iter().map(|call| call.at).collect();
+    assert_eq!(calls, [5_000, 5_200, 5_400, 5_600, 5_800]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_under_churn_are_gathered_for_the_change_interval() {
+    let mut stage = Stage::new();
+    stage.sink("pg", ON_CHANGE).change_interval = Duration::from_secs(30);
+    stage.listed(&[("r1", 0)]);
+    stage.go();
+    stage.until(60_000).await;
+    stage.calls();
+    for change in 1..=300_i64 {
+        stage.put("r1", change);
+        let due = 60_000 + u64::try_from(change).unwrap() * 1_000;
+        stage.until(due).await;
+    }
+    stage.until(400_000).await;
+    let calls = stage.calls();
+    let at: Vec<u64> = calls.iter().map(|call| call.at).collect();
+    assert_eq!(at[0], 60_000, "the first at once");
+    assert!((10..=11).contains(&at.len()), "{at:?}");
+    assert!(at.windows(2).all(|two| two[1] - two[0] >= 30_000), "{at:?}");
+    assert_eq!(stage.report().lanes[0].state, LaneState::InStep);
 }
 
 #[tokio::test(start_paused = true)]

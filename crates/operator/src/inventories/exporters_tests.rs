@@ -95,6 +95,7 @@ fn planned(uid: &str) -> Arc<Planned> {
         source: Source::Ready(Arc::new(source)),
         configuration: Configuration(1),
         interval: Duration::ZERO,
+        change_interval: Duration::ZERO,
         documents: DocumentOptions::default(),
         resume: None,
     };

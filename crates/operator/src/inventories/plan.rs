@@ -278,6 +278,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
                 let reference = Reference {
                     key,
                     interval: None,
+                    change_interval: None,
                     max_export_bytes: None,
                 };
                 let order = known.unwrap_or_else(|| {
@@ -543,10 +544,12 @@ fn sink_order(
             configuration.update([0]);
         }
     }
-    let mut interval = None;
+    let (mut interval, mut change_interval) = (None, None);
     let source = match found {
         Lookup::Found(sink) => {
-            interval.clone_from(&sink.spec.common().export_min_interval);
+            let common = sink.spec.common();
+            interval.clone_from(&common.export_min_interval);
+            change_interval.clone_from(&common.change_interval);
             let source = source((world.access)(sink));
             if let Source::Ready(ready) = &source {
                 configuration.update(&ready.uid);
@@ -572,6 +575,11 @@ fn sink_order(
             interval.as_ref(),
             subject.interval.as_ref(),
             floor,
+        ),
+        change_interval: effective::change_interval(
+            reference.change_interval.as_ref(),
+            change_interval.as_ref(),
+            subject.change_interval.as_ref(),
         ),
         documents: DocumentOptions {
             max_bytes: effective::max_export_bytes(

@@ -19,6 +19,8 @@ pub struct Reference {
     pub key: SinkKey,
     /// Its own interval.
     pub interval: Option<kollect_api::Duration>,
+    /// Its own least time between exports of changes.
+    pub change_interval: Option<kollect_api::Duration>,
     /// Its own size ceiling.
     pub max_export_bytes: Option<i64>,
 }
@@ -42,6 +44,8 @@ pub struct Subject {
     pub suspend: bool,
     /// `spec.exportMinInterval`.
     pub interval: Option<kollect_api::Duration>,
+    /// `spec.changeInterval`.
+    pub change_interval: Option<kollect_api::Duration>,
     /// `spec.maxExportBytes`.
     pub max_export_bytes: Option<i64>,
     /// The sinks, in the order snapshot, database, event.
@@ -84,6 +88,7 @@ impl From<&KollectInventory> for Subject {
             references: references.collect(),
             suspend: spec.suspend,
             interval: spec.export_min_interval.clone(),
+            change_interval: spec.change_interval.clone(),
             max_export_bytes: spec.max_export_bytes,
             rollup: None,
             status: inventory
@@ -106,6 +111,7 @@ impl From<&KollectClusterInventory> for Subject {
             references: references.collect(),
             suspend: spec.suspend,
             interval: spec.export_min_interval.clone(),
+            change_interval: spec.change_interval.clone(),
             max_export_bytes: None,
             status: inventory
                 .status
@@ -135,6 +141,7 @@ impl Subject {
                 .cloned(),
             suspend: false,
             interval: None,
+            change_interval: None,
             max_export_bytes: None,
             references: Vec::new(),
             rollup: None,
@@ -161,6 +168,7 @@ fn reference(family: SinkFamily, sink: &SinkRef, namespace: String) -> Reference
             name: sink.name.trim().to_owned(),
         },
         interval: sink.export_min_interval.clone(),
+        change_interval: sink.change_interval.clone(),
         max_export_bytes: sink.max_export_bytes,
     }
 }
