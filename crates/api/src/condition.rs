@@ -86,6 +86,8 @@ words! {
         /// What a stream holds can be read, so that only the difference is published; present only
         /// while it cannot.
         ReadBack,
+        /// Changes are exported to a snapshot sink very often.
+        ExportChurnWarning,
     }
 }
 
@@ -177,6 +179,8 @@ words! {
         CleanupTerminal,
         /// Many rows for one document.
         ApproachingExportCap,
+        /// Every change is exported, and there are many.
+        ChangesExportedOften,
         /// No cluster target is selected.
         NoTargets,
         /// A selected target is not ready.

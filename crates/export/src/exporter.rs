@@ -679,15 +679,15 @@ impl Exporter {
         });
     }
 
-    fn tell(&self, waiting: Option<Vec<kollect_collect::plan::TargetKey>>, open: bool) {
-        let rows_version = self.rows_version();
+    fn tell(&mut self, waiting: Option<Vec<kollect_collect::plan::TargetKey>>, open: bool) {
+        let (rows_version, now) = (self.rows_version(), self.moment());
         let report = Report {
             waiting_for: waiting,
             survey: self.survey.as_ref().map(|(_, survey)| survey.clone()),
             lanes: self
                 .lanes
-                .iter()
-                .map(|lane| lane.report(rows_version, open))
+                .iter_mut()
+                .map(|lane| lane.report(rows_version, open, now))
                 .collect(),
             retiring: self.retiring.values().map(Retiring::report).collect(),
         };

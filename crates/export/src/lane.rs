@@ -11,6 +11,7 @@ use kollect_sinks::{Demand, ReadBack, Receipt, SinkError, Skipped};
 
 use crate::{
     Moment,
+    churn::Churn,
     order::{SinkOrder, SinkSource, Source},
     report::{Export, LaneReport, LaneState},
     retry::{FailureClass, Jitter},
@@ -35,6 +36,8 @@ pub(crate) struct Lane {
     skipped: Option<Skipped>,
     /// How the last delivery of all rows to a stream found out what the stream held.
     read_back: Option<ReadBack>,
+    /// How often changes are written.
+    churn: Churn,
     /// The rows that the sink holds, if it is known for certain.
     holds: Option<RowsVersion>,
     /// A delivery is under way that began with this.
@@ -82,6 +85,7 @@ impl Lane {
             confirmed_at: None,
             skipped: None,
             read_back: None,
+            churn: Churn::default(),
             holds: None,
             under_way: None,
             lost: 0,
@@ -231,6 +235,9 @@ impl Lane {
                 if receipt.read_back.is_some() {
                     self.read_back = receipt.read_back;
                 }
+                if under_way.attempt.since.is_some() {
+                    self.churn.note(receipt.bytes, now);
+                }
                 let news = self.holds != Some(under_way.rows_version) || self.failure.is_some();
                 self.schedule.succeeded();
                 self.failure = None;
@@ -295,7 +302,14 @@ impl Lane {
         self.source().map(|source| source.demand)
     }
 
-    pub(crate) fn report(&self, rows_version: RowsVersion, open: bool) -> LaneReport {
+    pub(crate) fn report(
+        &mut self,
+        rows_version: RowsVersion,
+        open: bool,
+        now: Moment,
+    ) -> LaneReport {
+        let often = self.churn.look(now);
+        let wanted = self.wanted(rows_version, open);
         let state = match &self.order.source {
             Source::Held(error) => LaneState::Held(Some(error.clone())),
             Source::Reading => LaneState::Held(None),
@@ -305,9 +319,8 @@ impl Lane {
                     error: error.clone(),
                     in_a_row: self.schedule.failures(),
                 },
-                None if self.schedule.is_in_step(&self.wanted(rows_version, open)) => {
-                    LaneState::InStep
-                }
+                None if self.schedule.is_in_step(&wanted) => LaneState::InStep,
+                None if self.schedule.is_gathering(&wanted, now) => LaneState::Gathering,
                 None => LaneState::Behind,
             },
         };
@@ -318,6 +331,7 @@ impl Lane {
             confirmed_at: self.confirmed_at,
             skipped: self.skipped.clone(),
             read_back: self.read_back.clone(),
+            often,
         }
     }
 

@@ -18,6 +18,7 @@
 //! into statuses.
 
 pub mod breaker;
+pub mod churn;
 pub mod delivery;
 pub mod exporter;
 mod lane;

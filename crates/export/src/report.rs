@@ -5,7 +5,7 @@ use kollect_api::SinkKey;
 use kollect_collect::plan::TargetKey;
 use kollect_sinks::{ReadBack, SinkError, Skipped};
 
-use crate::survey::Survey;
+use crate::{churn::Often, survey::Survey};
 
 /// The state of one inventory's exports.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,6 +36,8 @@ pub struct LaneReport {
     pub skipped: Option<Skipped>,
     /// How the last delivery of all rows to a stream found out what the stream held.
     pub read_back: Option<ReadBack>,
+    /// Changes are written so often that somebody should know.
+    pub often: Option<Often>,
 }
 
 /// How one sink stands.
@@ -47,6 +49,8 @@ pub enum LaneState {
     Behind,
     /// It holds the current rows.
     InStep,
+    /// It holds rows as new as its change interval allows.
+    Gathering,
     /// The last delivery failed.
     Failed {
         /// Why.

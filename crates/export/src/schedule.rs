@@ -235,6 +235,16 @@ impl Schedule {
             })
     }
 
+    /// Whether the sink holds what it may hold by now: newer content waits for the change interval.
+    pub fn is_gathering(&self, wanted: &Wanted, now: Moment) -> bool {
+        self.failed.is_none()
+            && self.under_way.is_none()
+            && self.accepted.as_ref().is_some_and(|accepted| {
+                accepted.configuration == wanted.configuration
+                    && now < accepted.changed_at.saturating_add(wanted.change_interval)
+            })
+    }
+
     /// How many attempts in a row have failed.
     pub fn failures(&self) -> u32 {
         self.failed.map_or(0, |failed| failed.in_a_row)
@@ -337,6 +347,11 @@ mod tests {
         deliver(&mut schedule, &gathered(2), 25);
         let due = Verdict::Wait(Some(at(45)));
         assert_eq!(schedule.verdict(&gathered(3), at(26)), due);
+        assert!(schedule.is_gathering(&gathered(3), at(44)));
+        assert!(
+            !schedule.is_gathering(&gathered(3), at(45)),
+            "now it is due"
+        );
         assert_eq!(schedule.verdict(&gathered(4), at(44)), due);
         let last = deliver(&mut schedule, &gathered(4), 45);
         assert_eq!(last.since, Some(ContentVersion(2)), "still a delta");

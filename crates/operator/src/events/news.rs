@@ -2,7 +2,10 @@
 
 use kollect_api::condition::{
     Condition, ConditionStatus,
-    ConditionType::{self, ConnectionVerified, Degraded, ExportShardWarning, Ready, SinkReachable},
+    ConditionType::{
+        self, ConnectionVerified, Degraded, ExportChurnWarning, ExportShardWarning, Ready,
+        SinkReachable,
+    },
     Reason,
 };
 
@@ -71,6 +74,7 @@ fn is_trouble(condition: &Condition) -> bool {
 pub fn is_advice(condition: &Condition) -> bool {
     condition.status == ConditionStatus::True
         && (condition.type_ == ExportShardWarning.as_str()
+            || condition.type_ == ExportChurnWarning.as_str()
             || condition.type_ == ConditionType::TLSInsecure.as_str()
             || condition.reason == Reason::ScopeForbidden.as_str())
 }

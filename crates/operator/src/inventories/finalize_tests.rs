@@ -22,6 +22,7 @@ fn order(sinks: &[(&str, Source)]) -> Order {
         source: source.clone(),
         configuration: Configuration(1),
         interval: Duration::ZERO,
+        change_interval: Duration::ZERO,
         documents: kollect_sinks::DocumentOptions::default(),
         resume: None,
     });

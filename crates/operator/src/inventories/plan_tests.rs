@@ -520,6 +520,7 @@ fn a14_no_forged_status_keeps_the_next_one_from_being_made() {
                     confirmed_at: None,
                     skipped: None,
                     read_back: None,
+                    often: None,
                 };
                 // An exporter that has not looked yet leaves the status as it is.
                 let report = kollect_export::Report {

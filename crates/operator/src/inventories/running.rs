@@ -162,7 +162,9 @@ impl Running {
     pub(super) fn state(&self) -> &'static str {
         let report = self.reports.borrow();
         let good = report.lanes.iter();
-        let good = good.filter(|lane| lane.state == LaneState::InStep).count();
+        let good = good
+            .filter(|lane| matches!(lane.state, LaneState::InStep | LaneState::Gathering))
+            .count();
         match good {
             0 if !report.lanes.is_empty() => "none",
             good if good < report.lanes.len() => "some",
@@ -241,6 +243,7 @@ mod tests {
             confirmed_at: None,
             skipped: None,
             read_back: None,
+            often: None,
         };
         Report {
             lanes: vec![lane],

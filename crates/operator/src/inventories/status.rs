@@ -181,8 +181,9 @@ pub fn status(
         conditions::with_skipped(said, &standings)
     };
     let warning = conditions::size_warning(facts);
+    let churn = conditions::churn_warning(facts);
     let doubt = conditions::doubt(facts);
-    let said = said.into_iter().chain(warning).chain(doubt);
+    let said = said.into_iter().chain(warning).chain([churn]).chain(doubt);
     statements::apply(&mut next.conditions, said, Some(facts.generation), now);
     next
 }

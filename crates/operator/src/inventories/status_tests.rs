@@ -73,6 +73,7 @@ fn lane(key: SinkKey, state: LaneState) -> LaneReport {
         confirmed_at: None,
         skipped: None,
         read_back: None,
+        often: None,
         key,
         state,
     }
@@ -119,6 +120,7 @@ fn order(key: &SinkKey) -> SinkOrder {
         source: Source::Reading,
         configuration: Configuration(0),
         interval: Duration::ZERO,
+        change_interval: Duration::ZERO,
         documents: DocumentOptions::default(),
         resume: None,
     }
@@ -416,6 +418,41 @@ fn s12_s29_no_sinks_and_many_rows() {
                 .any(|c| c.starts_with("ExportShardWarning"))
         );
     }
+}
+
+#[test]
+fn changes_that_are_written_all_the_time_are_told_and_taken_back() {
+    let churn = |family| {
+        let key = SinkKey { family, ..pg() };
+        let mut busy = report(vec![lane(key, LaneState::Gathering)]);
+        busy.lanes[0].often = Some(kollect_export::churn::Often {
+            writes: 201,
+            bytes: 5 << 20,
+        });
+        busy
+    };
+    let status = pass(
+        &InventoryStatus::default(),
+        &plan(),
+        &churn(SinkFamily::Snapshot),
+        0,
+        1,
+    );
+    let warned = |status: &InventoryStatus| {
+        let warned = told(status).into_iter();
+        warned
+            .filter(|c| c.starts_with("ExportChurnWarning"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warned(&status),
+        [
+            "ExportChurnWarning=True/ChangesExportedOften: changes were exported 201 times within an hour to \"pg\", 5 MiB in all; if readers can wait, set changeInterval on the reference, the sink or the inventory, such as 1m"
+        ]
+    );
+    let database = churn(SinkFamily::Database);
+    let calm = pass(&status, &plan(), &database, 0, 2);
+    assert_eq!(warned(&calm), [""; 0], "a database takes a row for a row");
 }
 
 #[test]

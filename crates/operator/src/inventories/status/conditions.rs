@@ -1,13 +1,19 @@
 //! The conditions of an inventory: for each situation, what is said.
 
-use kollect_api::condition::{
-    Condition,
-    ConditionStatus::{False, True},
-    ConditionType::{Degraded, ExportShardWarning, ExportSucceeded, Ready, SinkReachable, Synced},
-    Reason,
+use kollect_api::{
+    condition::{
+        Condition,
+        ConditionStatus::{False, True},
+        ConditionType::{
+            Degraded, ExportChurnWarning, ExportShardWarning, ExportSucceeded, Ready,
+            SinkReachable, Synced,
+        },
+        Reason,
+    },
+    reference::SinkFamily,
 };
 use kollect_collect::plan::TargetKey;
-use kollect_export::report::LaneReport;
+use kollect_export::{churn::Often, report::LaneReport};
 
 use super::{
     InventoryFacts, count,
@@ -279,6 +285,32 @@ pub(super) fn doubt(facts: &InventoryFacts<'_>) -> Option<Statement> {
         .gate
         .is_none()
         .then(|| Statement::says(Degraded, True, doubt.reason, &doubt.message))
+}
+
+/// A word about snapshot sinks that are written for every one of many changes. Databases and streams
+/// take a change for what it is.
+pub(super) fn churn_warning(facts: &InventoryFacts<'_>) -> Statement {
+    let snapshots = facts.report.lanes.iter();
+    let mut often = snapshots
+        .filter(|lane| lane.key.family == SinkFamily::Snapshot)
+        .filter_map(|lane| Some((lane, lane.often?)));
+    let Some((lane, Often { writes, bytes })) = often.next() else {
+        return Ends(ExportChurnWarning);
+    };
+    let others = match often.count() {
+        0 => String::new(),
+        count => format!(" (and to {count} more)"),
+    };
+    let mebibytes = bytes.div_ceil(1 << 20);
+    Statement::says(
+        ExportChurnWarning,
+        True,
+        Reason::ChangesExportedOften,
+        &format!(
+            "changes were exported {writes} times within an hour to {:?}{others}, {mebibytes} MiB in all; if readers can wait, set changeInterval on the reference, the sink or the inventory, such as 1m",
+            lane.key.name
+        ),
+    )
 }
 
 /// Tells that documents get large. Nothing is refused because of it.

@@ -55,7 +55,7 @@ pub(super) fn standing(lane: &LaneReport, findings: &[Finding]) -> Standing {
         Standing::Bad(Reason::ExportFailed, text, class)
     };
     match &lane.state {
-        LaneState::InStep => Standing::Good,
+        LaneState::InStep | LaneState::Gathering => Standing::Good,
         LaneState::Behind | LaneState::Held(None) => Standing::Behind,
         LaneState::Held(Some(error)) => failed(
             error,

@@ -17,6 +17,7 @@ fn lane(name: &str) -> LaneReport {
         confirmed_at: None,
         skipped: None,
         read_back: None,
+        often: None,
     }
 }
 
