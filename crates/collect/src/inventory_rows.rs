@@ -27,8 +27,11 @@ pub enum ClusterRows<'t> {
     /// Not all namespaces are known, so nobody can tell. Not knowing is not emptiness: nothing may
     /// be exported or removed for it.
     NotKnownYet,
-    /// No cluster target is meant: by name, by labels, or because there is none.
+    /// No cluster target is meant: none has such labels, or there is none.
     NoTargets,
+    /// Targets that are meant by name and do not exist, or are about to go. What their rows would be
+    /// is not known.
+    Missing(Vec<&'t str>),
     /// These rows.
     Known {
         /// The rows.
@@ -61,7 +64,7 @@ pub fn of_inventory(namespace: &str) -> RowSelection {
 /// A selector that is not there restricts nothing. Targets that are being deleted contribute
 /// nothing.
 pub fn of_cluster_inventory<'t>(
-    spec: &KollectClusterInventorySpec,
+    spec: &'t KollectClusterInventorySpec,
     targets: &'t [Arc<KollectClusterTarget>],
     namespaces: &NamespaceListing,
 ) -> Result<ClusterRows<'t>, InvalidSelector> {
@@ -77,12 +80,20 @@ pub fn of_cluster_inventory<'t>(
         .filter(|(name, _)| listed.is_empty() || listed.contains(name))
         .filter(|(_, facts)| by_labels.matches(&facts.labels))
         .collect();
-    let mut meant = targets
-        .iter()
-        .map(Arc::as_ref)
-        .filter(|target| target.metadata.deletion_timestamp.is_none())
-        .filter(|target| meant.includes(target))
-        .peekable();
+    let live = || {
+        let targets = targets.iter().map(Arc::as_ref);
+        targets.filter(|target| target.metadata.deletion_timestamp.is_none())
+    };
+    if let MeantTargets::Named(wanted) = &meant {
+        let found: BTreeSet<&str> = live()
+            .filter_map(|target| target.metadata.name.as_deref())
+            .collect();
+        let missing: Vec<&str> = wanted.difference(&found).copied().collect();
+        if wanted.is_empty() || !missing.is_empty() {
+            return Ok(ClusterRows::Missing(missing));
+        }
+    }
+    let mut meant = live().filter(|target| meant.includes(target)).peekable();
     if meant.peek().is_none() {
         return Ok(ClusterRows::NoTargets);
     }

@@ -28,10 +28,11 @@
 //! - What a feed answers is no error. [`Outcome::Superseded`] and [`Outcome::Closed`] mean that
 //!   somebody else takes care of the object.
 //! - When a watch is refused (403) the answer belongs into [`World::access`]; the next plan then
-//!   removes the rows of what is forbidden, and brings them back when access returns.
+//!   does without what is forbidden, and lists it again when access returns. Its rows stay.
 //!
 //! A row leaves the store only by a deletion, by a list that no longer shows it, by a decision
-//! against it, or by the end of its target or of the target's interest in the namespace.
+//! against it, or by the end of its target or of the target's interest in the namespace. That
+//! something may not be read is none of these.
 //!
 //! # Reading
 //!
@@ -51,7 +52,9 @@
 mod entry;
 mod failures;
 mod feed;
+mod held;
 mod locks;
+mod moment;
 mod news;
 mod selection;
 mod signals;
@@ -66,21 +69,23 @@ mod validity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock};
 
 use kollect_inventory::{Row, Snapshot, TargetKind};
 
 use self::locks::{read, write};
+use self::moment::Moment;
 use self::news::News;
 use self::signals::Signals;
-use self::stripe::Stripe;
 use self::subscriber::Subscriber;
+use self::sync::Expected;
 use self::target::{Shared, TargetRows};
 use crate::plan::{Course, Plan, PlanDelta, TargetChange, TargetKey, TargetPlan};
 
 pub use self::entry::{Outcome, Stamp};
 pub use self::failures::Failure;
 pub use self::feed::{Feed, Listing};
+pub use self::held::HeldTarget;
 pub use self::selection::RowSelection;
 pub use self::subscription::{Subscription, Taken};
 pub use self::summary::{StoreSummary, TargetSummary};
@@ -192,12 +197,32 @@ impl Store {
         news.tell(&self.0.shared.signals);
     }
 
-    /// The targets of a scope that nobody waits for, and why.
-    pub fn held(&self, scope: &RowSelection) -> Vec<(TargetKey, String)> {
+    /// The targets of a scope of which something is not known although nobody waits for them.
+    pub fn held(&self, scope: &RowSelection) -> Vec<HeldTarget> {
         let directory = read(&self.0.directory);
         let targets = directory.targets_in(scope);
         targets
-            .filter_map(|target| Some((target.key.clone(), target.held()?.into())))
+            .filter_map(|target| HeldTarget::of(target, |name| scope.includes_namespace(name)))
+            .collect()
+    }
+
+    /// The targets of a scope whose rows are known and go out of date, because something of them may
+    /// not be read any more; and what.
+    pub fn stale(&self, scope: &RowSelection) -> Vec<(TargetKey, String)> {
+        let directory = read(&self.0.directory);
+        let targets = directory.targets_in(scope);
+        let known = targets.filter(|target| !target.is_held() && target.dark().is_none());
+        known
+            .filter_map(|target| Some((target.key.clone(), target.stale()?)))
+            .collect()
+    }
+
+    /// All targets of which something is not known although nobody waits for them.
+    pub fn all_held(&self) -> Vec<HeldTarget> {
+        let directory = read(&self.0.directory);
+        let targets = directory.targets.values();
+        targets
+            .filter_map(|target| HeldTarget::of(target, |_| true))
             .collect()
     }
 
@@ -372,61 +397,6 @@ impl Inner {
     }
 }
 
-/// Some targets at one moment: nobody can write to them while it lasts, and every change up to its
-/// revision has reached all subscribers.
-struct Moment<'a> {
-    /// Of each target.
-    stripes: Vec<Vec<MutexGuard<'a, Stripe>>>,
-    /// Whether nothing is known of the rows of each target.
-    left_out: Vec<bool>,
-    count: usize,
-    revision: Revision,
-    /// Names of the targets whose rows are left out, because they are not known.
-    held: Vec<Box<str>>,
-    /// Nobody becomes known, or unknown, meanwhile.
-    _guards: Vec<RwLockReadGuard<'a, Option<Box<str>>>>,
-}
-
-impl<'a> Moment<'a> {
-    fn of(directory: &'a Directory, scope: &RowSelection) -> Self {
-        let targets: Vec<_> = directory.targets_in(scope).collect();
-        let stripes = targets
-            .iter()
-            .map(|target| target.freeze().collect())
-            .collect();
-        // After the stripes, in this order everywhere.
-        let guards: Vec<_> = targets.iter().map(|target| target.lock_held()).collect();
-        let mut held = Vec::new();
-        let mut count = 0;
-        let mut left_out = Vec::new();
-        for (target, guard) in targets.iter().zip(&guards) {
-            left_out.push(guard.is_some());
-            if guard.is_some() {
-                held.push((*target.key.name).into());
-            } else {
-                count += target.rows();
-            }
-        }
-        Moment {
-            stripes,
-            left_out,
-            count,
-            revision: directory.last_revision(scope),
-            held,
-            _guards: guards,
-        }
-    }
-
-    fn rows(&self, scope: &RowSelection) -> Vec<Row> {
-        let mut rows = Vec::with_capacity(self.count);
-        let known = self.stripes.iter().zip(&self.left_out);
-        let known = known.filter(|(_, left_out)| !**left_out);
-        let all = known.flat_map(|(stripes, _)| stripes.iter().flat_map(|stripe| stripe.rows()));
-        rows.extend(all.filter(|row| scope.includes_row(row)).cloned());
-        rows
-    }
-}
-
 impl Directory {
     /// The targets that a reader waits for. While there are some, only their completion wakes it.
     fn waiting_for(&self, subscriber: &Subscriber) -> Option<Vec<TargetKey>> {
@@ -487,10 +457,12 @@ impl Directory {
 }
 
 /// The namespaces a target must have listed, if it collects.
-fn expected(target: &TargetPlan) -> Option<BTreeSet<Arc<str>>> {
+fn expected(target: &TargetPlan) -> Option<Expected> {
     let collection = target.collection()?;
-    let reach = collection.reach.keys().cloned();
-    Some(reach.chain(target.awaiting.iter().cloned()).collect())
+    Some(Expected {
+        all: collection.wanted.keys().cloned().collect(),
+        refused: target.refused().cloned().collect(),
+    })
 }
 
 impl fmt::Debug for Store {

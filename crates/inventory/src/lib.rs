@@ -101,6 +101,6 @@ pub use origin::{Origin, OriginParts, TargetKind};
 pub use part::Part;
 pub use rollup::{Rollup, Shard};
 pub use row::{ContentHash, Row};
-pub use snapshot::Snapshot;
+pub use snapshot::{HeldRows, Snapshot};
 pub use split::{Splitter, parts_digest};
 pub use uid::Uid;

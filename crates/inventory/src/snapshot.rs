@@ -17,8 +17,44 @@ pub struct Snapshot(Arc<Content>);
 
 struct Content {
     rows: Box<[Row]>,
-    held: Box<[Box<str>]>,
+    held: Box<[HeldRows]>,
     measured: OnceLock<(Fingerprint, u64)>,
+}
+
+/// Rows of which nothing is known: those of a target, or of a target in one namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeldRows {
+    /// The name of the target.
+    pub target: Box<str>,
+    /// The namespace of the objects; none if nothing is known of any.
+    pub namespace: Option<Box<str>>,
+}
+
+impl HeldRows {
+    /// All rows of a target.
+    pub fn of_target(target: &str) -> Self {
+        Self {
+            target: target.into(),
+            namespace: None,
+        }
+    }
+
+    /// The rows of a target in one namespace.
+    pub fn in_namespace(target: &str, namespace: &str) -> Self {
+        Self {
+            target: target.into(),
+            namespace: Some(namespace.into()),
+        }
+    }
+
+    /// Whether the rows of this target in this namespace are among them.
+    pub fn covers(&self, target: &str, namespace: &str) -> bool {
+        *self.target == *target
+            && self
+                .namespace
+                .as_deref()
+                .is_none_or(|held| held == namespace)
+    }
 }
 
 impl Snapshot {
@@ -47,10 +83,10 @@ impl Snapshot {
         }))
     }
 
-    /// The same rows, and the names of targets whose rows are not known: they are not in here, and
-    /// whoever keeps rows must keep those as they are.
+    /// The same rows, and which rows are not known: they are not in here, or only some of them, and
+    /// whoever keeps rows must keep those as they are that are not in here.
     #[must_use]
-    pub fn holding(self, held: Vec<Box<str>>) -> Self {
+    pub fn holding(self, held: Vec<HeldRows>) -> Self {
         if held.is_empty() {
             return self;
         }
@@ -63,9 +99,9 @@ impl Snapshot {
         Snapshot(Arc::new(content))
     }
 
-    /// Names of the targets, all of the inventory's own namespace, whose rows are not known.
-    /// Nothing may be concluded from rows of theirs not being in here.
-    pub fn held(&self) -> &[Box<str>] {
+    /// Which rows are not known. Nothing may be concluded from one of them not being in here: it
+    /// stays. One that is in here is written like any other.
+    pub fn held(&self) -> &[HeldRows] {
         &self.0.held
     }
 

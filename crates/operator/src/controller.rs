@@ -15,7 +15,7 @@ use kollect_collect::{
     engine::Engine,
     extract,
     plan::{self, KindFact, Plan, TargetKey, Watch, World},
-    store::Store,
+    store::{HeldTarget, Store},
 };
 use kollect_watch::{
     ApiServer, Backoff, InterruptionClass, Resource,
@@ -87,6 +87,17 @@ impl Default for CollectionSettings {
     }
 }
 
+/// What of targets is not known, or not any more.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Unread {
+    /// The targets that are at fault themselves, and why.
+    faulty: BTreeMap<TargetKey, String>,
+    /// Those of which something may not be read, and what.
+    forbidden: BTreeMap<TargetKey, String>,
+    /// Those that nobody waits for.
+    held: Vec<HeldTarget>,
+}
+
 /// The control loop.
 pub struct Controller {
     /// The way to the API server for watches of the configuration.
@@ -115,8 +126,8 @@ pub struct Controller {
     refusal_pace: Pace<Arc<Resource>>,
     /// The watches that have not listed and fail, and since when.
     failing: BTreeMap<Watch, Instant>,
-    /// The targets that are at fault themselves, and why.
-    faulty: BTreeMap<TargetKey, String>,
+    /// What of targets is not known, as inventories were told last.
+    unread: Unread,
     /// What people were told last about a question that was not answered, and when.
     unanswered_told: Option<(String, Instant)>,
 }
@@ -186,7 +197,7 @@ impl Controller {
             kind_pace: Pace::new(ASK_AGAIN),
             refusal_pace: Pace::new(ASK_AGAIN),
             failing: BTreeMap::new(),
-            faulty: BTreeMap::new(),
+            unread: Unread::default(),
             unanswered_told: None,
         }
     }
@@ -279,9 +290,18 @@ impl Controller {
         let plan = self.engine.follow(&self.world);
         let faulty = self.find_faulty(&plan);
         self.engine.store().hold(&faulty);
-        if faulty != self.faulty {
-            // Inventories say which targets are held, and why.
-            self.faulty = faulty;
+        let forbidden = plan.targets().filter_map(|target| {
+            let message = target.forbidden_message()?;
+            Some((target.key.clone(), message))
+        });
+        let unread = Unread {
+            faulty,
+            forbidden: forbidden.collect(),
+            held: self.engine.store().all_held(),
+        };
+        if unread != self.unread {
+            // Inventories say which targets are held or out of date, and why.
+            self.unread = unread;
             self.configuration.changed.notify();
         }
         self.observed.passed(&self.engine, &plan);

@@ -214,7 +214,8 @@ mod tests {
             (Ready, True, Reason::Collecting, "Normal"),
             (Degraded, True, Reason::Suspended, "Warning"),
             (Ready, False, Reason::Suspended, "Warning"),
-            (Synced, True, Reason::ScopeForbidden, "Warning"),
+            (Degraded, True, Reason::ScopeForbidden, "Warning"),
+            (Synced, True, Reason::ScopeForbidden, "Normal"),
             (TLSInsecure, True, Reason::InsecureSkipVerify, "Warning"),
         ] {
             let text = "é".repeat(900);

@@ -321,12 +321,15 @@ impl Inventories {
         let store = self.exporters.store.clone();
         let held = move |scope: &RowSelection| {
             let targets = store.held(scope);
+            let whole = targets.iter().filter(|target| target.namespaces.is_none());
+            let named = |(key, why): (TargetKey, String)| (key.name.to_string(), why);
             Held {
-                others: store.targets(scope) > targets.len(),
+                others: store.targets(scope) > whole.count(),
                 targets: targets
                     .into_iter()
-                    .map(|(key, why)| (key.name.to_string(), why))
+                    .map(|target| named((target.key, target.why)))
                     .collect(),
+                stale: store.stale(scope).into_iter().map(named).collect(),
             }
         };
         let sinks = Arc::clone(&self.sinks);

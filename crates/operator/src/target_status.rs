@@ -107,7 +107,10 @@ impl TargetSituation {
         if let Some(trouble) = facts.trouble.clone().or_else(|| nothing_left(facts)) {
             return Self::Stopped(trouble);
         }
-        match extraction_trouble(facts).or_else(|| unfinalized(facts)) {
+        let trouble = extraction_trouble(facts)
+            .or_else(|| unfinalized(facts))
+            .or_else(|| partly_forbidden(facts));
+        match trouble {
             extraction if !facts.complete => Self::Listing(extraction),
             Some(trouble) if facts.rows == 0 && facts.failures > 0 => Self::Fruitless(trouble),
             extraction => Self::Collecting(extraction),
@@ -143,6 +146,14 @@ fn unfinalized(facts: &TargetFacts) -> Option<Trouble> {
         message: format!(
             "the finalizer cannot be added and is tried again with growing pauses; the operator needs the right to patch this kind: {error}"
         ),
+    })
+}
+
+/// The complaint about namespaces that may not be read, while others are.
+fn partly_forbidden(facts: &TargetFacts) -> Option<Trouble> {
+    facts.forbidden.as_ref().map(|message| Trouble {
+        reason: Reason::ScopeForbidden,
+        message: message.clone(),
     })
 }
 

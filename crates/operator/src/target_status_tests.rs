@@ -193,6 +193,7 @@ fn denied_namespaces_and_broken_sinks_do_not_stop_collection() {
     expect(
         &facts,
         &[
+            ("Degraded", True, "ScopeForbidden"),
             ("Ready", True, "Collecting"),
             ("SinkReachable", False, "SinkNotFound"),
             ("Synced", True, "ScopeForbidden"),
@@ -299,7 +300,7 @@ fn events_are_about_transitions() {
     let reasons: Vec<_> = condition::transitions(&before.conditions, &after.conditions)
         .map(|c| c.reason.as_str())
         .collect();
-    assert_eq!(reasons, ["ScopeForbidden"]);
+    assert_eq!(reasons, ["ScopeForbidden", "ScopeForbidden"]);
 }
 
 #[test]

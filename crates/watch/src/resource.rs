@@ -37,6 +37,18 @@ pub(crate) fn group_path(group: &str, version: &str) -> String {
     }
 }
 
+impl Resource {
+    /// The name that rules of RBAC know it by, for example `deployments.apps`: versions mean nothing
+    /// to them.
+    pub fn rbac_name(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.clone()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+}
+
 impl fmt::Display for Resource {
     /// The customary form, for example `deployments.v1.apps`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

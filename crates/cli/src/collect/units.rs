@@ -145,8 +145,12 @@ fn selection(
                 .to_owned(),
         ),
         ClusterRows::NoTargets => Err(
-            "no KollectClusterTarget matched; check targetRefs and targetSelector".to_owned(),
+            "no KollectClusterTarget matched; check targetSelector".to_owned(),
         ),
+        ClusterRows::Missing(names) => Err(format!(
+            "spec.targetRefs names KollectClusterTargets that do not exist: [{}]",
+            names.join(" ")
+        )),
     }
 }
 

@@ -69,6 +69,9 @@ pub struct Collection {
     pub selection: Arc<Selection>,
     /// From where. Targets that mean the same namespaces share it.
     pub reach: Arc<Reach>,
+    /// From where it would, if everything could be read. What is in here and not in `reach` cannot
+    /// be read at present: nothing new is known of it, and what was known stays.
+    pub wanted: Arc<Reach>,
     /// The value of the annotation that asks for another look at everything.
     pub requested_at: Option<Arc<str>>,
 }
@@ -85,6 +88,17 @@ impl Collection {
                 policy_failures: PolicyFailures::default(),
             },
         }
+    }
+
+    /// The same as far as it goes before access is looked at.
+    pub(super) fn regardless_of_access(self: &Arc<Self>) -> Arc<Self> {
+        if Arc::ptr_eq(&self.reach, &self.wanted) {
+            return Arc::clone(self);
+        }
+        Arc::new(Self {
+            reach: Arc::clone(&self.wanted),
+            ..Self::clone(self)
+        })
     }
 
     /// How much of each object is needed.

@@ -44,8 +44,11 @@ pub enum TargetChange {
 /// How a target that goes on changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Revision {
-    /// Namespaces it no longer collects from; their rows go at once.
+    /// Namespaces it no longer wants; their rows go at once.
     pub left: BTreeSet<Arc<str>>,
+    /// Namespaces that cannot be read any more, though it wants them; their rows stay as they are,
+    /// whatever lists under way say, until they are looked at again.
+    pub lost: BTreeSet<Arc<str>>,
     /// What has to be looked at again.
     pub again: Again,
 }
@@ -155,7 +158,9 @@ fn change(old: Option<&TargetPlan>, new: &TargetPlan, moves: &mut Moves) -> Opti
 }
 
 fn revision(old: &Collection, new: &Collection, moves: &mut Moves) -> Revision {
+    let left = moves.between(&old.wanted, &new.wanted).left.clone();
     let moved = moves.between(&old.reach, &new.reach);
+    let lost = moved.left.difference(&left).cloned().collect();
     let other_selection =
         !Arc::ptr_eq(&old.selection, &new.selection) && old.selection != new.selection;
     let asked_for = old.requested_at != new.requested_at && new.requested_at.is_some();
@@ -166,10 +171,7 @@ fn revision(old: &Collection, new: &Collection, moves: &mut Moves) -> Revision {
     } else {
         Again::Namespaces(moved.changed.clone())
     };
-    Revision {
-        left: moved.left.clone(),
-        again,
-    }
+    Revision { left, lost, again }
 }
 
 /// How reaches differ, found once for all targets that share them.

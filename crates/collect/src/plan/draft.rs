@@ -202,7 +202,7 @@ impl<'w> Drafting<'w> {
         let key = (namespace.to_owned(), name.to_owned());
         match self.world.profiles.get(&key) {
             Some(ProfileFact::Found(profile)) => Ok(profile),
-            Some(ProfileFact::Forbidden) => stop(
+            Some(ProfileFact::Forbidden) => hold(
                 ProfileForbidden,
                 format!(
                     "KollectProfile {name:?} in namespace {namespace:?} may not be read by the operator; grant it get on kollectprofiles there"
@@ -287,6 +287,7 @@ impl<'w> Drafting<'w> {
             resource,
             extraction,
             selection,
+            wanted: Arc::clone(&reach),
             reach,
             requested_at: ask.requested_at.map(Into::into),
         };
@@ -338,8 +339,8 @@ impl<'w> Drafting<'w> {
             return Course::Wait;
         };
         if !self.world.namespaces.is_known() {
-            namespaces.clone_from(&plan.namespaces);
-            return Course::Collect(Arc::clone(held));
+            namespaces.clone_from(&plan.namespaces.regardless_of_access());
+            return Course::Collect(held.regardless_of_access());
         }
         let gvk = held.extraction.gvk();
         let refused = ceilings.is_some_and(|ceilings| {
@@ -366,10 +367,11 @@ impl<'w> Drafting<'w> {
             namespaces.effective = effective.cloned().collect();
             namespaces.matched.clone_from(&plan.namespaces.matched);
             let reach = reach(&held.selection, &namespaces.effective, self.universe);
-            collection.reach = Arc::new(reach);
+            collection.wanted = Arc::new(reach);
         } else {
-            collection.reach = cluster_scoped();
+            collection.wanted = cluster_scoped();
         }
+        collection.reach = Arc::clone(&collection.wanted);
         Course::Collect(Arc::new(collection))
     }
 }

@@ -54,15 +54,19 @@ pub enum Course {
 impl TargetPlan {
     /// The plan of a target that cannot be decoded: as before, if it collected.
     pub(super) fn unreadable(key: &TargetKey, why: &str, before: Option<&Arc<Self>>) -> Self {
-        let before = before.filter(|plan| plan.collection().is_some());
+        let before = before.and_then(|plan| Some((plan, plan.collection()?)));
         let state = TargetState::Degraded(Degradation::new(
             Reason::InvalidSpec,
             format!("the object cannot be understood by this operator: {why}"),
         ));
         match before {
-            Some(before) => Self {
+            Some((before, collection)) => Self {
+                key: key.clone(),
                 state,
-                ..Self::clone(before)
+                course: Course::Collect(collection.regardless_of_access()),
+                namespaces: before.namespaces.regardless_of_access(),
+                active_rules: before.active_rules,
+                awaiting: BTreeSet::new(),
             },
             None => Self {
                 key: key.clone(),
@@ -84,6 +88,7 @@ impl TargetPlan {
     }
 
     /// Takes out what the operator may not watch, and what it does not know yet whether it may.
+    /// Neither is empty: what was read there before stays, and what was not is not known.
     pub(super) fn narrow(&mut self, width: &Width) {
         let Course::Collect(collection) = &mut self.course else {
             return;
@@ -102,28 +107,49 @@ impl TargetPlan {
                 self.awaiting.insert(Arc::clone(name));
             }
         }
-        let trouble = match &width.failure {
-            Some(error) if !self.awaiting.is_empty() => Some(Degradation::new(
+        let reach = &mut Arc::make_mut(collection).reach;
+        Arc::make_mut(reach).retain(|name, _| width.serves(name));
+        if let (TargetState::Collecting, Some(trouble)) = (&self.state, self.unread_trouble(width))
+        {
+            self.state = TargetState::Degraded(trouble);
+        }
+    }
+
+    /// What is wrong with a target of which something cannot be read.
+    fn unread_trouble(&self, width: &Width) -> Option<Degradation> {
+        let collection = self.collection()?;
+        let beyond = self.namespaces.beyond.len();
+        let (reason, message) = match &width.failure {
+            Some(error) if !self.awaiting.is_empty() => (
                 Reason::AccessCheckFailed,
                 format!(
                     "RBAC access review API failed; collection paused until access checks succeed: {error}"
                 ),
-            )),
-            _ if !self.namespaces.beyond.is_empty() => Some(Degradation::new(
+            ),
+            _ if beyond > 0 => (
                 Reason::InformerRegistrationFailed,
                 format!(
-                    "{} cannot be listed cluster-wide and {} namespace(s) are more than can be watched one by one; grant list and watch cluster-wide, or select fewer namespaces",
+                    "{} cannot be listed cluster-wide and {beyond} namespace(s) are more than can be watched one by one; grant list and watch cluster-wide, or select fewer namespaces",
                     collection.resource,
-                    self.namespaces.beyond.len()
                 ),
-            )),
-            _ => None,
+            ),
+            // Where something may be read, collection goes on there.
+            _ if collection.reach.is_empty() && self.awaiting.is_empty() => {
+                (Reason::ScopeForbidden, self.forbidden_message()?)
+            }
+            _ => return None,
         };
-        if let (Some(trouble), TargetState::Collecting) = (trouble, &self.state) {
-            self.state = TargetState::Degraded(trouble);
-        }
-        let reach = &mut Arc::make_mut(collection).reach;
-        Arc::make_mut(reach).retain(|name, _| width.serves(name));
+        Some(Degradation::new(reason, message))
+    }
+
+    /// Namespaces that may not be read, while others are: nobody waits for them.
+    pub fn refused(&self) -> impl Iterator<Item = &Arc<str>> {
+        let namespaces = &self.namespaces;
+        let refused = namespaces.forbidden.iter().chain(&namespaces.beyond);
+        let something = self
+            .collection()
+            .is_some_and(|collection| !collection.reach.is_empty());
+        refused.filter(move |_| something)
     }
 
     /// What is wrong, if anything.
@@ -134,24 +160,36 @@ impl TargetPlan {
         }
     }
 
-    /// The message of `Synced` with reason `ScopeForbidden`, if access is denied somewhere.
+    /// What is said where access is denied somewhere: where, to what, and what becomes of the rows.
     pub fn forbidden_message(&self) -> Option<String> {
         /// How many namespaces a message names.
         const NAMED: usize = 20;
         let forbidden = &self.namespaces.forbidden;
-        if forbidden.is_empty() {
-            return None;
-        }
-        if forbidden.iter().any(|namespace| namespace.is_empty()) {
-            return Some("RBAC denied list access to this cluster-scoped resource; grant list and watch on it".to_owned());
+        let collection = self.collection().filter(|_| !forbidden.is_empty())?;
+        let resource = &collection.resource;
+        let ask = format!(
+            "grant the operator list and watch on {}; rows collected before stay as they are, and it is asked again every half minute",
+            resource.rbac_name()
+        );
+        if !resource.namespaced {
+            return Some(format!(
+                "RBAC denied list or watch access to the cluster-scoped resource {}; {ask}",
+                resource.rbac_name()
+            ));
         }
         let named = forbidden[..forbidden.len().min(NAMED)].join(" ");
         let more = match forbidden.len().saturating_sub(NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
+        let extent = if collection.reach.is_empty() {
+            "all scoped namespaces; nothing can be collected"
+        } else {
+            "one or more scoped namespaces; partial collection continues for allowed namespaces"
+        };
         Some(format!(
-            "RBAC denied list access for one or more scoped namespaces; partial collection continues for allowed namespaces; denied: [{named}]{more}"
+            "RBAC denied list or watch access to {} for {extent}; denied: [{named}]{more}; {ask} there",
+            resource.rbac_name()
         ))
     }
 }
@@ -173,4 +211,15 @@ pub struct TargetNamespaces {
     pub forbidden: Vec<Arc<str>>,
     /// Those effective that are left out because too many would have to be watched one by one.
     pub beyond: Vec<Arc<str>>,
+}
+
+impl TargetNamespaces {
+    /// The same as far as it goes before access is looked at.
+    pub(super) fn regardless_of_access(&self) -> Self {
+        Self {
+            forbidden: Vec::new(),
+            beyond: Vec::new(),
+            ..self.clone()
+        }
+    }
 }

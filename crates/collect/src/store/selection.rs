@@ -37,10 +37,14 @@ impl RowSelection {
 
     /// Whether a row of an included target belongs to the inventory.
     pub fn includes_row(&self, row: &Row) -> bool {
+        self.includes_namespace(row.origin().namespace())
+    }
+
+    /// Whether rows of an included target that come from this namespace do.
+    pub fn includes_namespace(&self, namespace: &str) -> bool {
         match self {
             RowSelection::Namespace(_) => true,
             RowSelection::Cluster { namespaces, .. } => {
-                let namespace = row.origin().namespace();
                 namespace.is_empty() || namespaces.contains(namespace)
             }
         }

@@ -1,9 +1,8 @@
 //! The rows of one target, for many writers.
 
 use kollect_watch::{ObjectIdentity, WatchScope};
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hashbrown::{DefaultHashBuilder, HashSet};
 use kollect_api::GroupVersionKind;
@@ -17,7 +16,7 @@ use super::news::News;
 use super::signals::Signals;
 use super::stripe::{Effect, Stripe, Write, hash_of};
 use super::subscriber::Subscriber;
-use super::sync::Sync;
+use super::sync::{Expected, Sync};
 use super::validity::Validity;
 use crate::gates::{PolicyFailures, Version};
 use crate::plan::{Collection, Epoch, Revision, TargetKey, TargetPlan};
@@ -48,11 +47,11 @@ pub(super) struct TargetRows {
     validity: RwLock<Option<Validity>>,
     interning: Mutex<Interning>,
     subscribers: RwLock<Vec<Arc<Subscriber>>>,
-    sync: Mutex<Sync>,
-    /// The plan that `sync` follows, while the target is not complete.
-    expected: Mutex<Option<Arc<TargetPlan>>>,
+    pub(super) sync: Mutex<Sync>,
+    /// The plan that `sync` follows.
+    pub(super) expected: Mutex<Option<Arc<TargetPlan>>>,
     /// Why nobody waits for the target although it is not complete: it is at fault itself.
-    held: RwLock<Option<Box<str>>>,
+    pub(super) held: RwLock<Option<Box<str>>>,
     listings: AtomicU32,
     pub(super) failures: Mutex<Failures>,
     pub(super) policy_failures: Mutex<PolicyLog>,
@@ -82,18 +81,18 @@ pub(super) struct PolicyLog {
 }
 
 impl TargetRows {
-    /// A target that collects as of the plan of `epoch`. `namespaces` are those that must have
-    /// been listed before it is complete.
+    /// A target that collects as of the plan of `epoch`. `expected` is what must have been listed
+    /// before it is complete.
     pub(super) fn collecting(
         key: TargetKey,
         collection: Arc<Collection>,
-        namespaces: BTreeSet<Arc<str>>,
+        expected: Expected,
         epoch: Epoch,
         shared: Arc<Shared>,
     ) -> Self {
         let kind = collection.extraction.gvk().clone();
         let validity = Some(Validity::new(collection, epoch));
-        Self::new(key, kind, validity, Sync::expecting(namespaces), shared)
+        Self::new(key, kind, validity, Sync::expecting(expected), shared)
     }
 
     /// A target of which it is not known what it collects.
@@ -271,14 +270,23 @@ impl TargetRows {
         if let (Some(at), Some(validity)) = (at, &mut *write(&self.validity)) {
             validity.finish(number, scope, at);
         }
-        let speaks_for = |namespace: &str| !retired.iter().any(|other| other.contains(namespace));
+        let speaks_for = |namespace: &str| {
+            let validity = read(&self.validity);
+            !retired.iter().any(|other| other.contains(namespace))
+                && validity
+                    .as_ref()
+                    .is_some_and(|validity| validity.believes(number, namespace))
+        };
         let mut news =
             self.each_stripe(|stripe, hasher| stripe.end(number, at, speaks_for, hasher));
         if at.is_some() {
             lock(&self.interning).sweep();
-            let completed = lock(&self.sync).listed(scope);
-            if completed {
-                news.join(self.completed());
+            let mut sync = lock(&self.sync);
+            let lit = sync.is_complete();
+            let moved = sync.listed(scope, speaks_for);
+            drop(sync);
+            if moved {
+                news.join(self.completed(lit));
             }
         }
         news.tell(&self.shared.signals);
@@ -310,50 +318,22 @@ impl TargetRows {
         let mut sync = lock(&self.sync);
         let mut expected = lock(&self.expected);
         let same = expected.as_ref().is_some_and(|old| Arc::ptr_eq(old, plan));
-        if sync.is_complete() || same {
+        let settled = sync.is_complete() && sync.dark().is_none();
+        *expected = Some(Arc::clone(plan));
+        if settled || same {
             return News::default();
         }
         let Some(namespaces) = super::expected(plan) else {
             return News::default();
         };
-        let completed = sync.expect(namespaces);
-        *expected = (!completed).then(|| Arc::clone(plan));
+        let lit = sync.is_complete();
+        let moved = sync.expect(namespaces);
         drop((sync, expected));
-        if completed {
-            self.completed()
+        if moved {
+            self.completed(lit)
         } else {
             News::default()
         }
-    }
-
-    /// The target is at fault itself, for this reason, or no longer: as long as it is and has not
-    /// been listed, nobody waits for it, and nobody is told anything about its rows.
-    pub(super) fn hold(&self, why: Option<&str>) -> News {
-        let mut held = write(&self.held);
-        let why = why.filter(|_| !self.is_complete());
-        let changes = held.is_some() != why.is_some();
-        if held.as_deref() != why {
-            *held = why.map(Into::into);
-        }
-        drop(held);
-        if !changes {
-            return News::default();
-        }
-        self.start_over()
-    }
-
-    /// Why nobody waits for the target, if so.
-    pub(super) fn held(&self) -> Option<Box<str>> {
-        read(&self.held).clone()
-    }
-
-    /// Keeps it from becoming held, or known, for a look at one moment.
-    pub(super) fn lock_held(&self) -> RwLockReadGuard<'_, Option<Box<str>>> {
-        read(&self.held)
-    }
-
-    pub(super) fn is_held(&self) -> bool {
-        read(&self.held).is_some()
     }
 
     /// Other rows count from now on: everybody takes all of them anew.
@@ -371,9 +351,11 @@ impl TargetRows {
         }
     }
 
-    /// The target has become complete: inventories need no longer wait for it.
-    fn completed(&self) -> News {
-        if write(&self.held).take().is_some() {
+    /// The target has become complete, so that inventories need no longer wait for it; or less of it
+    /// is dark (`lit`).
+    fn completed(&self, lit: bool) -> News {
+        // Whoever took all rows before has kept what was not known: that is known now.
+        if write(&self.held).take().is_some() || lit {
             return self.start_over();
         }
         let subscribers = read(&self.subscribers);

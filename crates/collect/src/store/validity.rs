@@ -67,6 +67,12 @@ impl Validity {
         self.since(namespace).listed
     }
 
+    /// Whether a listing says everything about a namespace: the target looks there, and has not
+    /// begun to look with other eyes since the listing began.
+    pub(super) fn believes(&self, number: u32, namespace: &str) -> bool {
+        number > self.since(namespace).listing && self.collection.reach.contains_key(namespace)
+    }
+
     /// The target goes on differently from the plan of this epoch on. `listings` is the number of
     /// listings that have begun before.
     pub(super) fn revise(

@@ -52,6 +52,8 @@ enum Change {
         #[serde(default)]
         left: Vec<String>,
         #[serde(default)]
+        lost: Vec<String>,
+        #[serde(default)]
         again: Scope,
     },
 }
@@ -79,6 +81,7 @@ impl From<&TargetChange> for Change {
             TargetChange::Revise(revision) => {
                 return Change::Revise {
                     left: names(&revision.left),
+                    lost: names(&revision.lost),
                     again: match &revision.again {
                         Again::Nothing => Scope::default(),
                         Again::Everything => Scope::Everything("everything".to_owned()),

@@ -70,6 +70,15 @@ fn vectors() {
         let (state, invalid) = match rows {
             Ok(ClusterRows::NotKnownYet) => (Some("notKnownYet"), None),
             Ok(ClusterRows::NoTargets) => (Some("noTargets"), None),
+            Ok(ClusterRows::Missing(names)) => {
+                let refs = &vector.spec.target_refs;
+                assert!(
+                    names.iter().all(|name| refs.iter().any(|one| one == name)),
+                    "{id}"
+                );
+                assert!(!names.contains(&"alpha"), "{id}");
+                (Some("missing"), None)
+            }
             Err(invalid) => (None, Some(invalid.to_string())),
             Ok(ClusterRows::Known { selection, targets }) => {
                 let names = targets.iter().filter_map(|one| one.metadata.name.clone());

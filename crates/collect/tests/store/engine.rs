@@ -1,10 +1,11 @@
 //! The engine scenarios, with an API server in memory.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kollect_api::inventory::Dedupe;
-use kollect_collect::store::{RowSelection, Taken};
-use kollect_inventory::Rollup;
+use kollect_collect::store::{RowSelection, Subscription, Taken};
+use kollect_inventory::{HeldRows, Rollup};
 use serde_json::json;
 
 use crate::shell::Shell;
@@ -351,22 +352,94 @@ fn c_26_a_target_that_moves_leaves_nothing_behind() {
     assert!(rows.keys().all(|place| place.starts_with("team-b/")) && rows.len() == 1);
 }
 
+/// Spec 03 (C-35) removes the rows; issue and D11 decide otherwise.
 #[test]
-fn c_35_lost_access_takes_rows_and_regained_access_brings_them_back() {
+fn c_35_d11_lost_access_takes_no_rows_and_regained_access_brings_them_up_to_date() {
     let mut shell = shell();
     shell.denied.insert("all".into());
     shell.target("one", &["team-a", "team-b"]);
     shell.finish_all();
     assert_eq!(shell.count("home/one"), 2);
-    shell.denied.insert("team-b".into());
-    shell.replan();
-    assert_eq!(shell.count("home/one"), 1);
-    shell.finish_all();
-    assert!(shell.store.is_complete(&home()));
+    let reader = shell.store.subscribe(home(), || {});
+    let Taken::Everything(rows, _) = reader.take() else {
+        panic!("everything is known");
+    };
+    assert_eq!((rows.len(), rows.held()), (2, &[][..]));
+
+    for denied in [&["team-b"][..], &["team-a", "team-b"]] {
+        shell
+            .denied
+            .extend(denied.iter().map(|name| (*name).to_owned()));
+        shell.replan();
+        shell.finish_all();
+        assert_eq!(shell.count("home/one"), 2);
+        assert!(shell.store.is_complete(&home()));
+        assert_eq!(
+            reader.take(),
+            Taken::Nothing,
+            "what was known stays known: {denied:?}"
+        );
+    }
+    // What happened meanwhile shows when it can be read again, deletions included.
+    shell.server.delete(&deployment("team-b", "web"));
     shell.denied.remove("team-b");
     shell.replan();
     shell.finish_all();
-    assert_eq!(shell.count("home/one"), 2);
+    assert_eq!(shell.count("home/one"), 1);
+    let Taken::Changes(delta, _) = reader.take() else {
+        panic!("a row is gone");
+    };
+    assert_eq!((delta.deletes().count(), delta.upserts().count()), (1, 0));
+    // Nobody wants it any more: then it goes, whether it can be read or not.
+    shell.target("one", &["team-b"]);
+    shell.finish_all();
+    assert_eq!(shell.count("home/one"), 0);
+}
+
+/// Access to a namespace was lost before this process could list it: what a sink holds of it is
+/// not known, and everything else goes on.
+#[test]
+fn d11_what_could_not_be_listed_is_held_and_the_rest_flows() {
+    let mut shell = shell();
+    shell.denied.extend(["all".to_owned(), "team-b".to_owned()]);
+    shell.target("one", &["team-a", "team-b"]);
+    shell.cluster_target("all", &["team-a", "team-b"]);
+    shell.finish_all();
+    let held = |name| vec![HeldRows::in_namespace(name, "team-b")];
+    let rollup = |namespaces: &[&str]| RowSelection::Cluster {
+        targets: BTreeSet::from(["all".to_owned()]),
+        namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
+    };
+    let reader = shell.store.subscribe(home(), || {});
+    let wide = shell.store.subscribe(rollup(&["team-a", "team-b"]), || {});
+    let narrow = shell.store.subscribe(rollup(&["team-a"]), || {});
+    let everything = |reader: &Subscription| match reader.take() {
+        Taken::Everything(rows, _) => (rows.len(), rows.held().to_vec()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(everything(&reader), (1, held("one")));
+    assert_eq!(everything(&wide), (1, held("all")));
+    assert_eq!(everything(&narrow), (1, vec![]), "it does not look there");
+    let told = shell.store.held(&home());
+    assert_eq!(told.len(), 1);
+    assert_eq!(
+        told[0].namespaces,
+        Some(BTreeSet::from([Arc::from("team-b")]))
+    );
+    assert!(told[0].why.contains("deployments.apps"), "{}", told[0].why);
+
+    // Deletions elsewhere are deletions.
+    shell.server.delete(&deployment("team-a", "web"));
+    shell.finish_all();
+    assert!(matches!(reader.take(), Taken::Changes(delta, _) if delta.deletes().count() == 1));
+    // The right returns: all rows, and nothing held.
+    shell.denied.remove("team-b");
+    shell.replan();
+    assert_eq!(shell.store.held(&home()).len(), 1, "not listed yet");
+    shell.finish_all();
+    assert_eq!(everything(&reader), (1, vec![]));
+    assert_eq!(everything(&wide), (1, vec![]));
+    assert!(shell.store.held(&home()).is_empty());
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kollect_collect::{
     gates::Version,
     plan::{Plan, TargetKey},
-    store::{Limits, RowSelection, Stamp, Store, Subscription, Taken},
+    store::{HeldTarget, Limits, RowSelection, Stamp, Store, Subscription, Taken},
 };
-use kollect_inventory::{Delta, Snapshot};
+use kollect_inventory::{Delta, HeldRows, Snapshot};
 use kollect_watch::WatchScope;
 
 use crate::support::{add, key, plan, world, yaml};
@@ -358,8 +358,15 @@ fn b3_nobody_waits_for_a_target_that_is_at_fault_itself() {
     store.hold(&faulty);
     assert_eq!(woken.take(), 1, "others go on");
     let rows = everything(&reader);
-    assert_eq!((rows.len(), rows.held()), (1, &["bad".into()][..]));
-    let held = vec![(key("home/bad"), "it means nothing".to_owned())];
+    assert_eq!(
+        (rows.len(), rows.held()),
+        (1, &[HeldRows::of_target("bad")][..])
+    );
+    let held = vec![HeldTarget {
+        key: key("home/bad"),
+        namespaces: None,
+        why: "it means nothing".to_owned(),
+    }];
     assert_eq!(store.held(&home()), held);
     store.hold(&faulty);
     assert_eq!(
@@ -410,7 +417,10 @@ fn b3_a_target_that_lists_while_it_is_held_is_taken_as_a_whole() {
     let faulty = BTreeMap::from([(key("home/t"), "it is refused".to_owned())]);
     bench.store.hold(&faulty);
     let rows = everything(&reader);
-    assert_eq!((rows.len(), rows.held()), (0, &["t".into()][..]));
+    assert_eq!(
+        (rows.len(), rows.held()),
+        (0, &[HeldRows::of_target("t")][..])
+    );
     bench.put(object("team-a", "web", "u1"), 1, 1);
     assert_eq!(reader.take(), Taken::Nothing, "half a target is nothing");
     bench.complete();

@@ -75,8 +75,7 @@ pub fn is_advice(condition: &Condition) -> bool {
     condition.status == ConditionStatus::True
         && (condition.type_ == ExportShardWarning.as_str()
             || condition.type_ == ExportChurnWarning.as_str()
-            || condition.type_ == ConditionType::TLSInsecure.as_str()
-            || condition.reason == Reason::ScopeForbidden.as_str())
+            || condition.type_ == ConditionType::TLSInsecure.as_str())
 }
 
 #[cfg(test)]
@@ -165,7 +164,7 @@ mod tests {
             (
                 "denied namespaces",
                 collecting,
-                "Synced=True/ScopeForbidden Ready=True/Collecting",
+                "Degraded=True/ScopeForbidden Synced=True/ScopeForbidden Ready=True/Collecting",
                 "ScopeForbidden",
             ),
         ] {

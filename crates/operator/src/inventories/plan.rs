@@ -97,8 +97,11 @@ pub struct Gaps {
 pub struct Held {
     /// Their names, and what is wrong with them.
     pub targets: Vec<(String, String)>,
-    /// Whether there are other targets, whose rows are exported.
+    /// Whether there are other targets, or other namespaces of theirs, whose rows are exported.
     pub others: bool,
+    /// Targets of which something may not be read any more, and what: their rows are exported as
+    /// they were.
+    pub stale: Vec<(String, String)>,
 }
 
 impl Gaps {
@@ -160,31 +163,35 @@ impl Gaps {
 }
 
 impl Held {
-    /// What is said about it.
+    /// What is said about targets of which something is not known.
     fn trouble(&self) -> Option<Trouble> {
-        /// How many targets a message explains.
-        const NAMED: usize = 3;
-        if self.targets.is_empty() {
-            return None;
-        }
-        let mut texts: Vec<String> = self
-            .targets
-            .iter()
-            .take(NAMED)
-            .map(|(name, why)| format!("{name}: {why}"))
-            .collect();
-        if self.targets.len() > NAMED {
-            texts.push("…".to_owned());
-        }
-        Some(Trouble {
-            reason: Reason::TargetDegraded,
-            message: format!(
-                "{} target(s) held, their rows stay as they are: [{}]",
-                self.targets.len(),
-                texts.join("; ")
-            ),
-        })
+        let text = |count| format!("{count} target(s) held, their rows stay as they are");
+        degraded(&self.targets, text)
     }
+
+    /// What is said about targets whose rows go out of date.
+    fn doubt(&self) -> Option<Trouble> {
+        let text = |count| format!("{count} target(s) cannot be read, what was read before stays");
+        degraded(&self.stale, text)
+    }
+}
+
+/// The complaint about some targets, the first of which are explained.
+fn degraded(targets: &[(String, String)], text: impl Fn(usize) -> String) -> Option<Trouble> {
+    /// How many targets a message explains.
+    const NAMED: usize = 3;
+    if targets.is_empty() {
+        return None;
+    }
+    let named = targets.iter().take(NAMED);
+    let mut texts: Vec<String> = named.map(|(name, why)| format!("{name}: {why}")).collect();
+    if targets.len() > NAMED {
+        texts.push("…".to_owned());
+    }
+    Some(Trouble {
+        reason: Reason::TargetDegraded,
+        message: format!("{}: [{}]", text(targets.len()), texts.join("; ")),
+    })
 }
 
 /// What is wrong with one sink of an inventory before anything is sent.
@@ -232,13 +239,11 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
         undecided = false;
     }
     doubt = doubt.or_else(|| world.gaps.for_doubt(subject));
-    if subject.rollup.is_none() {
-        let held = (world.held)(&scope);
-        match held.trouble() {
-            // Nothing is left to export.
-            Some(trouble) if !held.others => gate = gate.or(Some(trouble)),
-            trouble => doubt = trouble.or(doubt),
-        }
+    let held = (world.held)(&scope);
+    match held.trouble() {
+        // Nothing is left to export. A rollup waits for every one of its targets anyway.
+        Some(trouble) if !held.others && subject.rollup.is_none() => gate = gate.or(Some(trouble)),
+        trouble => doubt = trouble.or_else(|| held.doubt()).or(doubt),
     }
     if subject.suspend {
         gate = Some(Trouble {
@@ -447,16 +452,19 @@ fn select(subject: &Subject, world: &World<'_>) -> Selection {
         },
         // Objects of one manifest arrive one after the other. Whoever has exported before has seen
         // its targets go.
-        Ok(ClusterRows::NoTargets)
+        Ok(ClusterRows::NoTargets | ClusterRows::Missing(_))
             if subject.age(world.now) < BOOTSTRAP && subject.status.sink_exports.is_empty() =>
         {
             not_yet()
         }
+        // A name that leads nowhere says nothing about rows: it may be a slip of the pen, or the
+        // target is on its way. Whoever wants the rows gone takes the name away.
+        Ok(ClusterRows::Missing(names)) => trouble(Reason::NoTargets, missing(&names)),
         // That there is none is known, so there are no rows either.
         Ok(ClusterRows::NoTargets) => Selection {
             doubt: Some(Trouble {
                 reason: Reason::NoTargets,
-                message: "no KollectClusterTarget objects matched, so the rollup is empty; check targetRefs, targetSelector and namespaceSelector".to_owned(),
+                message: "no KollectClusterTarget objects matched, so the rollup is empty; check targetSelector and namespaceSelector".to_owned(),
             }),
             ..Selection::nothing()
         },
@@ -468,6 +476,19 @@ fn select(subject: &Subject, world: &World<'_>) -> Selection {
             }
         }
     }
+}
+
+/// The complaint about names that lead nowhere.
+fn missing(names: &[&str]) -> String {
+    let what = match names {
+        [] => "spec.targetRefs names no target".to_owned(),
+        [name] => format!("KollectClusterTarget {name:?} of spec.targetRefs does not exist"),
+        [name, more @ ..] => format!(
+            "KollectClusterTarget {name:?} and {} more of spec.targetRefs do not exist",
+            more.len()
+        ),
+    };
+    format!("{what}; create it, or remove the name; rows stay as they are")
 }
 
 /// The complaint about selected targets that are not ready, if there are any.

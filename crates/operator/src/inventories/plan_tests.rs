@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[path = "unread_tests.rs"]
+mod unread;
+
 /// A world that is written down as manifests.
 #[derive(Default)]
 struct Small {
@@ -840,6 +843,7 @@ fn b3_a_held_target_is_named_and_others_go_on() {
     let held = Held {
         targets: bad(),
         others: true,
+        ..Held::default()
     };
     let plan = Small {
         held,
@@ -858,6 +862,7 @@ fn b3_a_held_target_is_named_and_others_go_on() {
     let held = Held {
         targets: bad(),
         others: false,
+        ..Held::default()
     };
     let plan = Small {
         held,

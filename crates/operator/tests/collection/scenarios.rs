@@ -291,7 +291,7 @@ fn objects_that_change_while_they_are_listed_end_up_right() -> Result<()> {
 }
 
 #[test]
-fn rights_that_go_and_come_back_take_the_rows_along() -> Result<()> {
+fn d11_rights_that_go_take_no_rows_along() -> Result<()> {
     let plane = stage();
     let cluster = plane.cluster();
     let scene = Scene::new(cluster, "rights")?;
@@ -371,10 +371,23 @@ fn rights_that_go_and_come_back_take_the_rows_along() -> Result<()> {
     cluster.grant(Scope::Namespace(&b), &user, &maps)?;
     operator.expect(&scene, &profile, &[&a, &b])?;
 
-    // And taken away again: its rows go.
+    // And taken away again: what was read there stays, and the status says what may not be read.
     let bindings = cluster.kubectl(&["get", "rolebinding", "-n", &b, "-o", "name"])?;
     for binding in bindings.lines() {
         cluster.kubectl(&["delete", "-n", &b, binding])?;
     }
-    operator.expect(&scene, &profile, &[&a])
+    eventually("the denied namespace in the status", || {
+        let (status, reason, message) = scene.condition("Degraded")?;
+        ensure!(
+            status == "True" && reason == "ScopeForbidden",
+            "{status} {reason} {message}"
+        );
+        ensure!(message.contains(&b), "{message}");
+        ensure!(
+            message.contains("list and watch on configmaps"),
+            "{message}"
+        );
+        Ok(())
+    })?;
+    operator.expect(&scene, &profile, &[&a, &b])
 }

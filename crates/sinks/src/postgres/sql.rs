@@ -161,18 +161,20 @@ impl Statements {
     }
 
     /// Deletes the rows of the partition that were not given, but for those of held targets, whose
-    /// names are `$4`. `$5` and `$6` are the arrays of target names and uids; with history the time
-    /// is the last parameter.
+    /// names are `$4`, and of held pairs of target and namespace, which are `$5` and `$6`. `$7` and
+    /// `$8` are the arrays of target names and uids; with history the time is the last parameter.
     pub(super) fn prune(&self, source: Source) -> String {
         let (given, at) = match source {
             Source::Arrays => (
-                "unnest($5::text[], $6::text[]) AS i(target_name, source_uid)",
-                "$7",
+                "unnest($7::text[], $8::text[]) AS i(target_name, source_uid)",
+                "$9",
             ),
-            Source::Staging => ("pg_temp.kollect_export_staging i", "$5"),
+            Source::Staging => ("pg_temp.kollect_export_staging i", "$7"),
         };
         let condition = format!(
             "AND t.target_name <> ALL($4::text[]) \
+             AND (t.target_name, t.resource_namespace) NOT IN \
+             (SELECT target, namespace FROM unnest($5::text[], $6::text[]) AS held(target, namespace)) \
              AND NOT EXISTS (SELECT 1 FROM {given} WHERE {SAME_ROW})"
         );
         self.delete(&condition, &format!("{at}::timestamptz"))

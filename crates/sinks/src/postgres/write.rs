@@ -12,6 +12,7 @@ use futures::{
     SinkExt,
     future::{join, join3},
 };
+use kollect_inventory::HeldRows;
 use tokio_postgres::{
     Row as Answer, Statement,
     types::{FromSql, ToSql},
@@ -41,8 +42,8 @@ pub(super) struct Writer<'w> {
     pub(super) name: &'w str,
     /// When the delivery began.
     pub(super) at: SystemTime,
-    /// Names of targets whose rows are not known, and stay as they are.
-    pub(super) held: &'w [Box<str>],
+    /// Rows that are not known, and stay as they are.
+    pub(super) held: &'w [HeldRows],
 }
 
 /// How changes went.
@@ -52,6 +53,27 @@ pub(super) enum Applied {
     OtherTable,
     /// A new row met a different one with its key.
     Disputed,
+}
+
+/// What stays although it was not given, as parameters.
+struct Kept<'w> {
+    /// Targets of which everything stays.
+    targets: Vec<&'w str>,
+    /// Targets and namespaces whose rows stay.
+    pairs: (Vec<&'w str>, Vec<&'w str>),
+}
+
+impl<'w> Kept<'w> {
+    fn of(held: &'w [HeldRows]) -> Self {
+        let whole = held.iter().filter(|one| one.namespace.is_none());
+        let pairs = held
+            .iter()
+            .filter_map(|one| Some((&*one.target, one.namespace.as_deref()?)));
+        Self {
+            targets: whole.map(|one| &*one.target).collect(),
+            pairs: pairs.unzip(),
+        }
+    }
 }
 
 type Answered = Result<Answer, tokio_postgres::Error>;
@@ -131,9 +153,12 @@ impl Writer<'_> {
             &arrays.resource_namespaces,
             &arrays.payloads,
         ]));
+        let held = Kept::of(self.held);
         let mut pruned = self.partition();
         pruned.extend(parameters(&[
-            &self.held,
+            &held.targets,
+            &held.pairs.0,
+            &held.pairs.1,
             &arrays.target_names,
             &arrays.uids,
         ]));
@@ -178,16 +203,17 @@ impl Writer<'_> {
         let merge_stage = "postgres bulk upsert: merge";
         let advised = client.batch_execute(COMPARE_AS_SETS).await;
         advised.map_err(self.stage(merge_stage))?;
-        let mut parameters = self.partition();
-        parameters.push(&self.at);
+        let mut merged = self.partition();
+        merged.push(&self.at);
         let merge = statements.merge(Source::Staging);
-        let merged = client.query_one(&merge, &parameters).await;
+        let merged = client.query_one(&merge, &merged).await;
         let written = self.count(merge_stage, merged)?;
-        let mut parameters = self.partition();
-        parameters.push(&self.held);
-        self.add_time(&mut parameters);
+        let held = Kept::of(self.held);
+        let mut pruned = self.partition();
+        pruned.extend(parameters(&[&held.targets, &held.pairs.0, &held.pairs.1]));
+        self.add_time(&mut pruned);
         let prune = statements.prune(Source::Staging);
-        let pruned = client.query_one(&prune, &parameters).await;
+        let pruned = client.query_one(&prune, &pruned).await;
         let removed = self.count("postgres delete stale", pruned)?;
         let incarnation = client.query_one(&statements.read_incarnation(), &[]).await;
         let incarnation = self.first(CHECK, incarnation)?;

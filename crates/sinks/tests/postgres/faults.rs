@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kollect_api::InventoryId;
-use kollect_inventory::Snapshot;
+use kollect_inventory::{HeldRows, Snapshot};
 use kollect_sinks::{DeliveryRows, Sink, SinkError};
 use kollect_testkit::{
     Postgres,
@@ -285,7 +285,7 @@ async fn b3_rows_of_held_targets_stay() {
             ),
             (0, vec!["bad|1".to_owned()]),
         ] {
-            let some = deployments(known, 1).holding(vec!["bad".into()]);
+            let some = deployments(known, 1).holding(vec![HeldRows::of_target("bad")]);
             everything(&sink, &inventory(), T2, &some)
                 .await
                 .expect("one target is held");
@@ -357,4 +357,50 @@ async fn tuples_read(database: &Database) -> i64 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("a connection stays open");
+}
+
+/// Where only some namespaces of a target could not be read, the rows of those stay, and what was
+/// deleted in the others goes.
+#[tokio::test]
+async fn d11_rows_of_unread_namespaces_stay() {
+    for (rows, spec) in [
+        (2, json!({})),
+        (200, json!({})),
+        (200, json!({"postgres": {"history": {"table": "log"}}})),
+    ] {
+        let database = database("unread");
+        let sink = sink(&database, spec);
+        let elsewhere = |target: &str, namespace: &str| {
+            let mut item = deployment(&format!("uid-{target}-{namespace}"), &json!({}));
+            item["targetName"] = target.into();
+            item["namespace"] = namespace.into();
+            Items::default().row(&item)
+        };
+        let others = [
+            elsewhere("one", "dark"),
+            elsewhere("one", "light"),
+            elsewhere("two", "dark"),
+        ];
+        let all = deployments(rows, 1).rows().to_vec();
+        let all = Snapshot::new(all.into_iter().chain(others));
+        everything(&sink, &inventory(), T1, &all)
+            .await
+            .expect("everything is known");
+        let some = deployments(rows - 1, 1).holding(vec![
+            HeldRows::in_namespace("one", "dark"),
+            HeldRows::of_target("three"),
+        ]);
+        everything(&sink, &inventory(), T2, &some)
+            .await
+            .expect("a namespace is held");
+        let names = "SELECT target_name, resource_namespace FROM items \
+             WHERE target_name IN ('one', 'two') ORDER BY 1, 2";
+        assert_eq!(sql(&database, names).await, ["one|dark"]);
+        let count = "SELECT count(*) FROM items WHERE target_name = 'deployments'";
+        assert_eq!(sql(&database, count).await, [(rows - 1).to_string()]);
+        everything(&sink, &inventory(), T3, &deployments(rows, 1))
+            .await
+            .expect("known");
+        assert!(sql(&database, names).await.is_empty());
+    }
 }

@@ -105,6 +105,7 @@ fn operator_and_command_line_select_the_same_rows() {
                         let said = gate == Some(Reason::NamespaceLookupFailed);
                         assert!(plan.undecided || said, "{id}");
                     }
+                    Some("missing") => assert_eq!(gate, Some(Reason::NoTargets), "{id}"),
                     Some(_) => assert!(empty, "{id}"),
                     None => {
                         let gate = plan.gate.expect("a gate");
