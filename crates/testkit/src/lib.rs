@@ -9,6 +9,7 @@
 //! | etcd + kube-apiserver + kube-controller-manager | [`ControlPlane`], used through [`Cluster`] | namespace |
 //! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
 //! | Kafka | [`Kafka`] | topic |
+//! | MongoDB, alone or as a replica set | [`Mongo`] | [`MongoUser`](mongo::MongoUser) |
 //! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
 //!
 //! A [`Proxy`] in front of any of them is a network that fails on demand; a [`Trouble`] in front
@@ -47,6 +48,7 @@ pub mod hostile;
 pub mod http;
 pub mod kafka;
 pub mod maven;
+pub mod mongo;
 pub mod names;
 pub mod pki;
 pub mod ports;
@@ -67,6 +69,7 @@ pub use control_plane::ControlPlane;
 pub use git::GitServer;
 pub use hostile::Hostile;
 pub use kafka::Kafka;
+pub use mongo::Mongo;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use run_dir::RunDir;
