@@ -24,7 +24,6 @@ mod ddl;
 mod dsn;
 mod encryption;
 mod fault;
-mod keys;
 mod names;
 mod pool;
 mod provision;
@@ -48,7 +47,7 @@ use jiff::Timestamp;
 use kollect_api::{
     InventoryId, effective,
     sink::{
-        SinkCommon, SinkSpec, SinkType,
+        SinkSpec, SinkType,
         common::ProvisioningMode,
         status::{PostgresPreview, Preview},
     },
@@ -62,7 +61,6 @@ use self::{
     dsn::Dsn,
     encryption::{Encryption, Sources},
     fault::{Fault, Meaning},
-    keys::{SharedKeys, Survey},
     names::Names,
     pool::{Lease, Pool},
     provision::{Plan, Ready},
@@ -75,6 +73,10 @@ use self::{
 use crate::{
     backend::{Backend, Environment, SinkSeed},
     credentials::Materials,
+    database::{
+        idle_settings,
+        keys::{self, SharedKeys, Survey},
+    },
     error::SinkError,
     sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
     tls::Trust,
@@ -203,7 +205,7 @@ impl PostgresSink {
             mode: effective::provisioning_mode(spec.common()),
             cluster: spec.cluster().to_owned(),
             refresh: options.refresh,
-            idle_settings: idle_settings(spec.common()),
+            idle_settings: idle_settings(spec.common(), "postgres"),
             begin: settings::begin(&dsn, &options),
             redaction: dsn.hidden_by(redaction),
         };
@@ -446,28 +448,6 @@ impl Sink for PostgresSink {
             ))),
         }
     }
-}
-
-/// Settings that other sinks have and a table has no use for. They were never refused, so they are
-/// not now; whoever set one is told that it does nothing.
-fn idle_settings(common: &SinkCommon) -> Vec<String> {
-    let naming = common
-        .provisioning
-        .as_ref()
-        .and_then(|provisioning| provisioning.naming.as_ref()?.template.as_ref());
-    let compression = common
-        .serialization
-        .as_ref()
-        .and_then(|serialization| serialization.compression.as_ref());
-    [
-        (naming.is_some(), "spec.provisioning.naming.template"),
-        (compression.is_some(), "spec.serialization.compression"),
-        (common.path_template.is_some(), "spec.pathTemplate"),
-    ]
-    .into_iter()
-    .filter(|(given, _)| *given)
-    .map(|(_, field)| format!("{field} has no effect on a postgres sink; remove it"))
-    .collect()
 }
 
 /// A number for an advisory lock that every operator finds for the same thing.

@@ -20,7 +20,8 @@ use rustls::client::{WebPkiServerVerifier, danger::ServerCertVerifier};
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
     crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -100,6 +101,33 @@ impl Trust {
                 )
             })
     }
+}
+
+/// Presents a client's certificate to servers that ask for one. `names` and `place` say where the
+/// two PEM texts came from, for people.
+pub(crate) fn present(
+    config: &mut ClientConfig,
+    (certificate, key): (&[u8], &[u8]),
+    (certificate_name, key_name): (&str, &str),
+    place: &str,
+) -> Result<(), SinkError> {
+    let broken =
+        |name: &str| SinkError::terminal(format!("{name} of {place} is not a readable PEM text"));
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<_, _>>()
+        .map_err(|_| broken(certificate_name))?;
+    if chain.is_empty() {
+        return Err(broken(certificate_name));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| broken(key_name))?;
+    let certified =
+        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|_| {
+            SinkError::terminal(format!(
+                "{key_name} of {place} does not belong to {certificate_name}"
+            ))
+        })?;
+    config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+    Ok(())
 }
 
 /// The certificates of a PEM text; `field` says where it came from.

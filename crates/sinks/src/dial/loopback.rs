@@ -28,7 +28,7 @@ const CONNECTIONS: usize = 128;
 /// The pause after the system could not accept, such as without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long a server may go on after the client has said its last.
-const FAREWELL: Duration = Duration::from_secs(5);
+pub(super) const FAREWELL: Duration = Duration::from_secs(5);
 /// How many bytes of a failure are kept: names come from servers too.
 const LONGEST_FAILURE: usize = 1024;
 
@@ -99,7 +99,7 @@ impl Loopback {
         self.address
     }
 
-    pub(super) fn last_failure(&self) -> Option<SinkError> {
+    pub(super) fn last_failure(&self) -> Option<Failure> {
         self.failure.get()
     }
 }
@@ -173,36 +173,69 @@ impl Door {
 
 /// Why the client behind a listener could not be connected. The clients do not pass the reason on.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LastFailure(Arc<Mutex<Option<(String, SinkError)>>>);
+pub(super) struct LastFailure(Arc<Mutex<Option<Failure>>>);
+
+/// Why a host could not be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The host, as the client named it.
+    pub host: String,
+    /// What stood in the way.
+    pub obstacle: Obstacle,
+    /// The failure with its class. Its text names the host.
+    pub error: SinkError,
+}
+
+/// What stands between a client and its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The address policy.
+    Policy,
+    /// The network, or nobody listens.
+    Network,
+    /// Certificates, or a server that does not speak TLS.
+    Tls,
+    /// A server that breaks the rules of its protocol.
+    Server,
+}
 
 impl LastFailure {
     /// Remembers a failure with the host it is about. A failure that may heal does not displace one
     /// that needs a change: the latter is the news.
     pub(super) fn set(&self, host: &str, error: SinkError) {
+        self.set_as(Obstacle::Network, host, error);
+    }
+
+    /// Remembers a failure and what the obstacle was.
+    pub(super) fn set_as(&self, obstacle: Obstacle, host: &str, error: SinkError) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let heals = matches!(error, SinkError::Transient(_));
         let displaced = match &*slot {
-            Some((known, before)) => {
-                known == host || !heals || matches!(before, SinkError::Transient(_))
+            Some(known) => {
+                known.host == host || !heals || matches!(known.error, SinkError::Transient(_))
             }
             None => true,
         };
         if displaced {
-            *slot = Some((host.to_owned(), error.map_message(shortened)));
+            *slot = Some(Failure {
+                host: host.to_owned(),
+                obstacle,
+                error: error.map_message(shortened),
+            });
         }
     }
 
     /// Forgets the failure of a host that works now.
     pub(super) fn healed(&self, host: &str) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.as_ref().is_some_and(|(known, _)| known == host) {
+        if slot.as_ref().is_some_and(|known| known.host == host) {
             *slot = None;
         }
     }
 
-    fn get(&self) -> Option<SinkError> {
+    fn get(&self) -> Option<Failure> {
         let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().map(|(_, error)| error.clone())
+        slot.clone()
     }
 }
 
@@ -345,23 +378,28 @@ mod tests {
         let failure = LastFailure::default();
         let (heals, stays) = (SinkError::transient("heals"), SinkError::terminal("stays"));
         failure.set("a", heals.clone());
-        assert_eq!(failure.get(), Some(heals.clone()));
+        assert_eq!(failure.get().map(|known| known.error), Some(heals.clone()));
         failure.set("b", stays.clone());
         failure.set("a", heals.clone());
-        assert_eq!(failure.get(), Some(stays.clone()));
+        assert_eq!(failure.get().map(|known| known.error), Some(stays.clone()));
         failure.healed("a");
-        assert_eq!(failure.get(), Some(stays));
+        assert_eq!(failure.get().map(|known| known.error), Some(stays));
         failure.set("b", heals.clone());
-        assert_eq!(failure.get(), Some(heals));
+        assert_eq!(failure.get().map(|known| known.error), Some(heals));
         failure.healed("b");
-        assert_eq!(failure.get(), None);
+        assert_eq!(failure.get().map(|known| known.error), None);
     }
 
     #[test]
     fn failures_have_a_length() {
         let failure = LastFailure::default();
         failure.set("a", SinkError::terminal("é".repeat(LONGEST_FAILURE)));
-        let text = failure.get().unwrap().message().to_owned();
+        let text = failure
+            .get()
+            .map(|known| known.error)
+            .unwrap()
+            .message()
+            .to_owned();
         assert_eq!(text, format!("{}…", "é".repeat(LONGEST_FAILURE / 2)));
     }
 }

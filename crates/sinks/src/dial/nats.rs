@@ -100,7 +100,7 @@ impl NatsGuard {
     /// Why the client could not be connected, with its class; the client knows only that the door
     /// closed. Forgotten when the server is reached again.
     pub fn last_failure(&self) -> Option<SinkError> {
-        self.loopback.last_failure()
+        self.loopback.last_failure().map(|failure| failure.error)
     }
 }
 

@@ -3,7 +3,8 @@
 //! The client gives the host of every connection, also of servers that it learned of from other
 //! servers, to this listener, which dials it under the address policy: the client itself never
 //! resolves anything and never connects to anything but loopback. TLS runs between client and
-//! server through it, so certificates are checked against the name.
+//! server through it, so certificates are checked against the name, or between it and the server,
+//! where it also reads along (`mongo`).
 //!
 //! What was found in the sources of the two clients:
 //!
@@ -20,22 +21,31 @@
 //!
 //! Only `CONNECT` is served.
 
-use std::{fmt, io, net::SocketAddrV4, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    net::SocketAddrV4,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom, SystemRandom};
+use rustls::ClientConfig;
 use subtle::ConstantTimeEq;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     net::TcpStream,
     time::timeout,
 };
 
 use super::{
     DialError, Dialer,
-    loopback::{Callers, LastFailure, Loopback, relay},
+    loopback::{Callers, FAREWELL, LastFailure, Loopback, relay},
+    mongo,
 };
-use crate::{error::SinkError, secret::SecretText};
+use crate::{error::SinkError, secret::SecretText, tls};
+
+pub use super::loopback::{Failure, Obstacle};
 
 #[cfg(test)]
 mod tests;
@@ -74,29 +84,38 @@ pub struct ProxyLogin {
 }
 
 impl SocksGuard {
-    /// For a client that can show a password, such as `mongodb`.
-    pub async fn with_password(dialer: Dialer) -> Result<Self, SinkError> {
-        let mut secret = [0; 32];
-        SystemRandom::new()
-            .fill(&mut secret)
-            .map_err(|_| SinkError::transient("the system gives no random numbers"))?;
-        let password = SecretText::from(URL_SAFE_NO_PAD.encode(secret));
-        Self::open(dialer, Callers::Anyone, Some(password)).await
+    /// For a client that can show a password.
+    #[cfg(test)]
+    pub(crate) async fn with_password(dialer: Dialer) -> Result<Self, SinkError> {
+        let password = password()?;
+        Self::open(dialer, Callers::Anyone, Some(password), Wire::Bytes).await
+    }
+
+    /// For the client of MongoDB: the proxy does TLS, if there is a configuration for it, and ends
+    /// connections to servers that send what no server sends.
+    pub async fn for_mongo(
+        dialer: Dialer,
+        tls: Option<Arc<ClientConfig>>,
+    ) -> Result<Self, SinkError> {
+        let password = Some(password()?);
+        Self::open(dialer, Callers::Anyone, password, Wire::Mongo(tls)).await
     }
 
     /// For a client that cannot, such as `rskafka`: only connections of this process are served.
     pub async fn for_own_process(dialer: Dialer) -> Result<Self, SinkError> {
-        Self::open(dialer, Callers::OwnProcess, None).await
+        Self::open(dialer, Callers::OwnProcess, None, Wire::Bytes).await
     }
 
     async fn open(
         dialer: Dialer,
         callers: Callers,
         password: Option<SecretText>,
+        wire: Wire,
     ) -> Result<Self, SinkError> {
         let server = Arc::new(Server {
             dialer,
             password: password.clone(),
+            wire,
         });
         let serve = move |stream, failure| Arc::clone(&server).serve(stream, failure);
         Ok(Self {
@@ -122,6 +141,11 @@ impl SocksGuard {
     /// refusal by the policy is terminal. Ask only after the client failed to connect; a failure is
     /// forgotten when its host is reached again.
     pub fn last_failure(&self) -> Option<SinkError> {
+        self.obstacle().map(|failure| failure.error)
+    }
+
+    /// The same, with the host and what stood in the way, for whoever must not name the host.
+    pub fn obstacle(&self) -> Option<Failure> {
         self.loopback.last_failure()
     }
 }
@@ -130,6 +154,24 @@ impl SocksGuard {
 struct Server {
     dialer: Dialer,
     password: Option<SecretText>,
+    wire: Wire,
+}
+
+/// What is carried between client and server.
+enum Wire {
+    /// Bytes, whatever they mean.
+    Bytes,
+    /// Messages of MongoDB, encrypted between proxy and server if there is a configuration for it.
+    Mongo(Option<Arc<ClientConfig>>),
+}
+
+/// A password for one listener.
+fn password() -> Result<SecretText, SinkError> {
+    let mut secret = [0; 32];
+    SystemRandom::new()
+        .fill(&mut secret)
+        .map_err(|_| SinkError::transient("the system gives no random numbers"))?;
+    Ok(SecretText::from(URL_SAFE_NO_PAD.encode(secret)))
 }
 
 /// Where a client wants to go.
@@ -182,15 +224,34 @@ impl Server {
             Ok(server) => server,
             Err(error) => {
                 let reply = Reply::to(&error);
-                failure.set(&target.host, error.into());
+                let obstacle = if error.is_forbidden() {
+                    Obstacle::Policy
+                } else {
+                    Obstacle::Network
+                };
+                failure.set_as(obstacle, &target.host, error.into());
                 // The client may have gone; then it needs no answer.
                 let _ = answer(&mut stream, reply).await;
                 return;
             }
         };
-        failure.healed(&target.host);
-        if stream.set_nodelay(true).is_ok() && answer(&mut stream, Reply::Connected).await.is_ok() {
-            relay(stream, server).await;
+        match &self.wire {
+            Wire::Bytes => {
+                failure.healed(&target.host);
+                if greet(&mut stream).await {
+                    relay(stream, server).await;
+                }
+            }
+            Wire::Mongo(None) => carry_mongo(stream, server, &target.host, &failure).await,
+            Wire::Mongo(Some(config)) => {
+                match tls::handshake(Arc::clone(config), &target.host, server).await {
+                    Ok(server) => carry_mongo(stream, server, &target.host, &failure).await,
+                    Err(error) => {
+                        failure.set_as(Obstacle::Tls, &target.host, error);
+                        let _ = answer(&mut stream, Reply::GeneralFailure).await;
+                    }
+                }
+            }
         }
     }
 
@@ -243,6 +304,46 @@ impl Server {
         } else {
             Err(Misstep::Password)
         }
+    }
+}
+
+/// Tells the client that it is connected; false if it has gone.
+async fn greet(stream: &mut TcpStream) -> bool {
+    stream.set_nodelay(true).is_ok() && answer(stream, Reply::Connected).await.is_ok()
+}
+
+/// Carries messages until one side is done, and a moment longer; a server that breaks the rules
+/// is remembered as a failure that needs a person.
+async fn carry_mongo<S>(mut client: TcpStream, server: S, host: &str, failure: &LastFailure)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    if !greet(&mut client).await {
+        return;
+    }
+    let working = Arc::new(AtomicBool::new(false));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = split(server);
+    let there = mongo::there(from_client, to_server, Arc::clone(&working));
+    let honest = || failure.healed(host);
+    let back = mongo::back(from_server, to_client, &working, honest);
+    tokio::pin!(there, back);
+    let result = tokio::select! {
+        done = &mut there => match done {
+            Ok(()) => timeout(FAREWELL, back).await.unwrap_or(Ok(())),
+            broken => broken,
+        },
+        // Without a server nothing can be said to it.
+        done = &mut back => done,
+    };
+    let Err(error) = result else { return };
+    let breach = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match breach {
+        Some::<&mongo::Breach>(breach) => {
+            let error = SinkError::terminal(breach.to_string());
+            failure.set_as(Obstacle::Server, host, error);
+        }
+        None => tracing::debug!(%error, "a connection of a sink broke"),
     }
 }
 

@@ -25,19 +25,18 @@
 //! client's certificate from the Secret (`tls.crt`, `tls.key`), and refuses the keys; only
 //! `sslrootcert=system` names no file. The command line on a person's machine reads them.
 
-use std::{fs::File, io::Read, sync::Arc};
+use std::sync::Arc;
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
-    sign::{CertifiedKey, SingleCertAndKey},
+    pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::dsn::{Ssl, SslMode};
 use crate::{
+    database::local_file,
     error::SinkError,
     secret::SecretData,
     tls::{self, Trust},
@@ -69,9 +68,6 @@ enum Verify {
     Chain,
     ChainAndName,
 }
-
-/// No certificate or key is larger.
-const LARGEST_FILE: u64 = 1 << 20;
 
 /// The keys of the Secret that hold the client's certificate and its key.
 const CERTIFICATE_KEY: &str = "tls.crt";
@@ -221,46 +217,23 @@ fn identify(config: &mut ClientConfig, ssl: &Ssl, secret: &SecretData) -> Result
         _ => return Err(together("sslcert", "sslkey", "the connection string")),
     };
     let (certificate_name, key_name, place) = names;
-    let broken = |name: &str| {
-        SinkError::terminal(format!(
-            "postgres connect: {name} of {place} is not a readable PEM text"
-        ))
-    };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate)
-        .collect::<Result<_, _>>()
-        .map_err(|_| broken(certificate_name))?;
-    if chain.is_empty() {
-        return Err(broken(certificate_name));
-    }
-    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| broken(key_name))?;
-    let certified =
-        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|_| {
-            SinkError::terminal(format!(
-                "postgres connect: {key_name} of {place} does not belong to {certificate_name}"
-            ))
-        })?;
-    config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
-    Ok(())
+    tls::present(
+        config,
+        (&certificate, &key),
+        (certificate_name, key_name),
+        place,
+    )
+    .map_err(|error| error.at("postgres connect"))
 }
 
 /// A small file of a person's own machine.
 fn read(path: &str, key: &str) -> Result<Vec<u8>, SinkError> {
-    let unreadable = || {
+    local_file(path).ok_or_else(|| {
         SinkError::terminal(format!(
             "postgres connect: {key} of the connection string is not a readable file of at most \
              1 MiB; authorities can be given in spec.tls, certificates in the Secret"
         ))
-    };
-    // Asked before it is opened: opening a pipe waits for whoever writes to it.
-    let found = std::fs::metadata(path).map_err(|_| unreadable())?;
-    if !found.is_file() || found.len() > LARGEST_FILE {
-        return Err(unreadable());
-    }
-    let mut content = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(LARGEST_FILE).read_to_end(&mut content))
-        .map_err(|_| unreadable())?;
-    Ok(content)
+    })
 }
 
 /// Verifies as another verifier does, except for the name: `verify-ca`.

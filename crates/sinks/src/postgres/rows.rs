@@ -4,7 +4,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kollect_inventory::{Row, canonical::Out};
 use memchr::memmem;
 
-use super::keys::{Key, Write};
+use crate::database::{
+    keys::{Key, Write},
+    resource_namespace,
+};
 
 /// A buffer is handed to the socket when it is this full: large enough for few system calls, and
 /// all of a delivery that is ever in memory at once.
@@ -34,14 +37,6 @@ impl<'r> From<&'r Write> for Item<'r> {
             row: &write.row,
             fresh: write.fresh,
         }
-    }
-}
-
-/// The namespace that the table shows: objects without one are shown with the inventory's.
-fn resource_namespace<'r>(row: &'r Row, inventory_namespace: &'r str) -> &'r str {
-    match row.origin().namespace() {
-        "" => inventory_namespace,
-        namespace => namespace,
     }
 }
 

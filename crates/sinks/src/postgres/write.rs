@@ -20,13 +20,15 @@ use tokio_postgres::{
 
 use super::{
     fault::Fault,
-    keys::Work,
     provision::{Plan, Ready},
     rows::{Arrays, CopyEncoder, Item, key_arrays},
     session::Session,
     sql::{COMPARE_AS_SETS, COPY_STAGING, CREATE_STAGING, LOCK, Source, Statements},
 };
-use crate::sink::Receipt;
+use crate::{
+    database::keys::{Key, Work},
+    sink::Receipt,
+};
 
 /// From this many rows on, a full delivery goes through COPY.
 const FULL_BY_COPY: usize = 32;
@@ -315,7 +317,7 @@ impl Writer<'_> {
         &self,
         session: &Session,
         rows: impl Iterator<Item = Item<'r>>,
-        deletes: &[super::keys::Key],
+        deletes: &[Key],
     ) -> Result<u64, Fault> {
         let stage = "postgres bulk upsert: copy";
         let sink = session.client.copy_in::<_, Bytes>(COPY_STAGING).await;

@@ -68,7 +68,7 @@ impl Kind {
             Kind::Plain => Subject::Plain(dialer),
             Kind::Http => Subject::Http(http(dialer)),
             Kind::ObjectStore => Subject::ObjectStore(Box::new(store(http(dialer), host, port))),
-            Kind::Mongo => Subject::Mongo(SocksGuard::with_password(dialer).await.unwrap()),
+            Kind::Mongo => Subject::Mongo(SocksGuard::for_mongo(dialer, None).await.unwrap()),
             Kind::Kafka => Subject::Kafka(SocksGuard::for_own_process(dialer).await.unwrap()),
             Kind::Nats => {
                 let server = NatsServer {

@@ -264,6 +264,7 @@ async fn a_silent_caller_is_not_waited_for() {
     let quiet = Server {
         dialer: Dialer::new(AddressPolicy::default()),
         password: None,
+        wire: Wire::Bytes,
     };
     let waited = timeout(HANDSHAKE, quiet.handshake(&mut server)).await;
     assert!(waited.is_err());

@@ -21,13 +21,13 @@ use kollect_inventory::{Delta, Row};
 
 /// What the table knows a row by, inside one inventory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) target_name: String,
-    pub(super) uid: String,
+pub(crate) struct Key {
+    pub(crate) target_name: String,
+    pub(crate) uid: String,
 }
 
 impl Key {
-    pub(super) fn of(row: &Row) -> Self {
+    pub(crate) fn of(row: &Row) -> Self {
         Self {
             target_name: row.origin().target_name().to_owned(),
             uid: row.uid().to_string(),
@@ -42,35 +42,35 @@ fn same_key(a: &Row, b: &Row) -> bool {
 /// The rows that share a key with others, in the order of the inventory: the last one is in the
 /// table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct SharedKeys(HashMap<Key, Vec<Row>>);
+pub(crate) struct SharedKeys(HashMap<Key, Vec<Row>>);
 
 /// A full set of rows with one row per key.
 #[derive(Debug)]
-pub(super) struct Survey {
+pub(crate) struct Survey {
     /// Places of rows that stand behind a later one.
     behind: BTreeSet<usize>,
-    pub(super) shared: SharedKeys,
+    pub(crate) shared: SharedKeys,
 }
 
 /// What changes do to the table.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Work {
-    pub(super) writes: Vec<Write>,
-    pub(super) deletes: Vec<Key>,
+pub(crate) struct Work {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) deletes: Vec<Key>,
 }
 
 /// A row to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Write {
-    pub(super) row: Row,
+pub(crate) struct Write {
+    pub(crate) row: Row,
     /// Nothing is known of an earlier row with this key. If the table has one nevertheless, with
     /// other content, another row of the inventory owns it.
-    pub(super) fresh: bool,
+    pub(crate) fresh: bool,
 }
 
 impl Survey {
     /// Looks for rows with the same key. Sixteen bytes per row, for the time of the call.
-    pub(super) fn of(rows: &[Row]) -> Self {
+    pub(crate) fn of(rows: &[Row]) -> Self {
         let state = RandomState::new();
         let hash = |row: &Row| state.hash_one((row.origin().target_name(), row.uid()));
         let mut hashes: Vec<(u64, usize)> = rows
@@ -109,7 +109,7 @@ impl Survey {
     }
 
     /// The rows that belong into the table.
-    pub(super) fn winners<'r>(&'r self, rows: &'r [Row]) -> impl Iterator<Item = &'r Row> + Clone {
+    pub(crate) fn winners<'r>(&'r self, rows: &'r [Row]) -> impl Iterator<Item = &'r Row> + Clone {
         let behind = &self.behind;
         rows.iter()
             .enumerate()
@@ -118,14 +118,14 @@ impl Survey {
     }
 
     /// How many rows belong into the table.
-    pub(super) fn count(&self, rows: &[Row]) -> usize {
+    pub(crate) fn count(&self, rows: &[Row]) -> usize {
         rows.len() - self.behind.len()
     }
 }
 
 impl SharedKeys {
     /// What changes do to the table, and which keys are shared afterwards.
-    pub(super) fn apply(&mut self, delta: &Delta) -> Work {
+    pub(crate) fn apply(&mut self, delta: &Delta) -> Work {
         let mut by_key: BTreeMap<Key, Vec<_>> = BTreeMap::new();
         for change in delta.changes() {
             by_key
