@@ -26,6 +26,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1_000)]
     kills: usize,
 
+    /// How often the server of a sink is killed in the middle of deliveries.
+    #[arg(long, default_value_t = 100)]
+    server_kills: usize,
+
     /// Test the debug build, as the tests do, instead of the one that is shipped.
     #[arg(long)]
     debug: bool,
@@ -35,6 +39,7 @@ pub(crate) struct Arguments {
 enum Soak {
     Neighbours,
     Kills,
+    Servers,
     Rest,
 }
 
@@ -49,18 +54,28 @@ impl Soak {
         match self {
             Self::Neighbours => "one namespace does its worst, another one must not notice",
             Self::Kills => "the operator killed at any moment loses and deletes nothing",
+            Self::Servers => "a MongoDB server killed in the middle loses nothing it acknowledged",
             Self::Rest => "an idle inventory writes nothing for ten minutes",
         }
     }
 
     /// The test program, the test in it, and what it is told.
     fn command(self, arguments: &Arguments) -> Result<Command> {
-        let (program, test) = match self {
-            Self::Neighbours => ("neighbours", "hostile_neighbours_cost_others_nothing"),
-            Self::Kills => ("exports", "kills_and_outages"),
-            Self::Rest => ("exports", "an_idle_inventory_rests"),
+        let (package, program, test) = match self {
+            Self::Neighbours => (
+                "kollect-cli",
+                "neighbours",
+                "hostile_neighbours_cost_others_nothing",
+            ),
+            Self::Kills => ("kollect-cli", "exports", "kills_and_outages"),
+            Self::Servers => (
+                "kollect-sinks",
+                "mongo",
+                "a_server_is_killed_in_the_middle_of_deliveries",
+            ),
+            Self::Rest => ("kollect-cli", "exports", "an_idle_inventory_rests"),
         };
-        let mut args = vec!["test", "--locked", "-p", "kollect-cli", "--test", program];
+        let mut args = vec!["test", "--locked", "-p", package, "--test", program];
         if !arguments.debug {
             args.push("--release");
         }
@@ -71,7 +86,8 @@ impl Soak {
                 "KOLLECT_NEIGHBOURS_SECONDS",
                 (arguments.minutes * 60).to_string(),
             )
-            .env("KOLLECT_KILLS", arguments.kills.to_string());
+            .env("KOLLECT_KILLS", arguments.kills.to_string())
+            .env("KOLLECT_SERVER_KILLS", arguments.server_kills.to_string());
         Ok(command)
     }
 }

@@ -82,7 +82,7 @@ mod tests {
             "mongodb": {"databaseRef": {"name": "u"}, "database": "d", "collection": "c"},
         }));
         let preview = render(&mongodb, "m", None, &at(1));
-        assert_eq!(preview.mongodb.expect("keys").expected_index_keys.len(), 4);
+        assert_eq!(preview.mongodb.expect("keys").expected_index_keys.len(), 5);
         assert_eq!(preview.warnings, ["mongodb: documents upserted into d.c"]);
     }
 }

@@ -31,6 +31,7 @@
 //! address: `tests/dialling`.
 
 mod loopback;
+mod mongo;
 pub mod nats;
 mod own_process;
 pub mod socks;

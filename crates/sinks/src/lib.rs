@@ -22,13 +22,15 @@
 //! | [`events`] | rows as messages: keys, bodies, headers, differences |
 //! | [`layout`] | rows as files: formats, paths, indexes |
 //! | [`memory`] | a sink without a backend, the reference for all others |
-//! | [`postgres`], [`git`] | the backends |
+//! | [`postgres`], [`mongo`], [`git`] | the backends |
 
 pub mod backend;
 mod census;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod credentials;
+#[cfg(any(feature = "mongodb", feature = "postgres"))]
+mod database;
 pub mod dial;
 pub mod error;
 #[cfg(any(feature = "kafka", feature = "nats"))]
@@ -38,6 +40,8 @@ pub mod git;
 pub mod http;
 pub mod layout;
 pub mod memory;
+#[cfg(feature = "mongodb")]
+pub mod mongo;
 #[cfg(any(feature = "git", feature = "postgres"))]
 mod percent;
 #[cfg(feature = "postgres")]

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod churn;
+mod documents;
 mod faults;
 mod repositories;
 mod restart;

@@ -8,7 +8,7 @@ use kollect_api::{
     sink::{
         SinkSpec,
         common::{Format, LayoutContent, LayoutMode, ProvisioningMode},
-        status::{KafkaPreview, LayoutPreview, MongodbPreview, Preview},
+        status::{KafkaPreview, LayoutPreview, Preview},
     },
 };
 use kollect_inventory::{AttributesBuffer, Interner, OriginParts, Snapshot, TargetKind};
@@ -22,13 +22,6 @@ use crate::sink::DocumentOptions;
 
 /// Names of the Deployments that are shown.
 const SAMPLES: [&str; 4] = ["api", "web", "cache", "worker"];
-/// The key of a document in MongoDB.
-const MONGODB_KEYS: [&str; 4] = [
-    "inventory_namespace",
-    "inventory_name",
-    "target_name",
-    "source_uid",
-];
 /// How many paths are shown.
 const SHOWN: usize = 3;
 
@@ -65,21 +58,11 @@ pub fn preview(spec: &SinkSpec) -> Preview {
         );
     }
     let object_path = document_path(spec);
-    let (mongodb, kafka) = match spec {
-        SinkSpec::Database(database) => (database.mongodb.as_ref(), None),
-        SinkSpec::Event(event) => (None, event.kafka.as_ref()),
-        SinkSpec::Snapshot(_) => (None, None),
+    let kafka = match spec {
+        SinkSpec::Event(event) => event.kafka.as_ref(),
+        SinkSpec::Snapshot(_) | SinkSpec::Database(_) => None,
     };
-    if let Some(mongodb) = mongodb {
-        warnings.push(format!(
-            "mongodb: documents upserted into {}.{}",
-            mongodb.database, mongodb.collection
-        ));
-    }
     Preview {
-        mongodb: mongodb.map(|_| MongodbPreview {
-            expected_index_keys: MONGODB_KEYS.map(str::to_owned).to_vec(),
-        }),
         kafka: kafka.map(|kafka| KafkaPreview {
             topic: Some(kafka.topic.clone()),
         }),

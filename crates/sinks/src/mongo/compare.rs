@@ -1,0 +1,230 @@
+//! What a collection holds of an inventory, beside what it should hold.
+//!
+//! Only keys and hashes are read. Memory stays in proportion to the rows that are to be there,
+//! whatever the server sends.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+use kollect_inventory::Row;
+use mongodb::{
+    bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, doc},
+    options::ReadConcern,
+};
+
+use super::{
+    connection::Connection,
+    encode::content_hash,
+    fault::Fault,
+    names::{Names, Partition},
+};
+
+const STAGE: &str = "mongodb compare";
+/// Documents of one answer.
+const ANSWER: u32 = 5_000;
+/// How many bytes of filters for documents that have to go are kept at once.
+const STALE: usize = 8 << 20;
+
+/// The rows that should be there, ready to be looked up.
+pub(super) struct Wanted<'r> {
+    rows: Vec<&'r Row>,
+    table: HashTable<usize>,
+    hasher: RandomState,
+    held: &'r [Box<str>],
+}
+
+/// What differs.
+pub(super) struct Difference<'r> {
+    /// Rows that are not there, or are there with another content.
+    pub(super) write: Vec<&'r Row>,
+    /// Filters of documents that have to go.
+    pub(super) stale: Vec<RawDocumentBuf>,
+    /// There are more of them.
+    pub(super) more: bool,
+}
+
+/// What a document means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// The row, as it should be.
+    Same(usize),
+    /// The row, with another content.
+    Other(usize),
+    /// Of a target of which nothing is known.
+    Held,
+    /// Nobody's.
+    Stale,
+}
+
+impl<'r> Wanted<'r> {
+    pub(super) fn new(rows: impl Iterator<Item = &'r Row>, held: &'r [Box<str>]) -> Self {
+        let rows: Vec<&Row> = rows.collect();
+        let hasher = RandomState::new();
+        let mut table = HashTable::with_capacity(rows.len());
+        let hash = |row: &Row| hasher.hash_one((row.origin().target_name(), &*row.uid().text()));
+        for (place, row) in rows.iter().enumerate() {
+            table.insert_unique(hash(row), place, |place| hash(rows[*place]));
+        }
+        Self {
+            rows,
+            table,
+            hasher,
+            held,
+        }
+    }
+
+    fn find(&self, target_name: &str, uid: &str) -> Option<usize> {
+        let hash = self.hasher.hash_one((target_name, uid));
+        let same = |place: &usize| {
+            let row = self.rows[*place];
+            row.origin().target_name() == target_name && *row.uid().text() == *uid
+        };
+        self.table.find(hash, same).copied()
+    }
+
+    fn judge(&self, document: &RawDocument) -> Found {
+        let target_name = document.get_str("target_name");
+        let (Ok(target_name), Ok(uid)) = (target_name, document.get_str("source_uid")) else {
+            return Found::Stale;
+        };
+        if self.held.iter().any(|held| **held == *target_name) {
+            return Found::Held;
+        }
+        let Some(place) = self.find(target_name, uid) else {
+            return Found::Stale;
+        };
+        match document.get_i64("content_hash") {
+            Ok(hash) if hash == content_hash(self.rows[place]) => Found::Same(place),
+            _ => Found::Other(place),
+        }
+    }
+
+    /// Reads what is there.
+    pub(super) async fn compare(
+        &self,
+        connection: &Connection,
+        names: &Names,
+        partition: &Partition<'_>,
+    ) -> Result<Difference<'r>, Fault> {
+        let fault = |error: mongodb::error::Error| connection.fault(STAGE, &error);
+        let filter = doc! {
+            "inventory_namespace": partition.namespace,
+            "inventory_name": partition.name,
+            "cluster": partition.cluster,
+        };
+        let collection = connection.collection(names);
+        let mut documents = collection
+            .find(filter)
+            .projection(doc! {"target_name": 1, "source_uid": 1, "content_hash": 1})
+            .batch_size(ANSWER)
+            .read_concern(ReadConcern::majority())
+            .await
+            .map_err(fault)?;
+        let mut seen = vec![false; self.rows.len()];
+        let mut same = vec![false; self.rows.len()];
+        let (mut stale, mut bytes, mut more) = (Vec::new(), 0, false);
+        while documents.advance().await.map_err(fault)? {
+            let document = documents.current();
+            match self.judge(document) {
+                Found::Held => continue,
+                Found::Same(place) if !seen[place] => {
+                    seen[place] = true;
+                    same[place] = true;
+                    continue;
+                }
+                Found::Other(place) if !seen[place] => {
+                    seen[place] = true;
+                    continue;
+                }
+                // A second document of the same row has to go as well.
+                Found::Same(_) | Found::Other(_) | Found::Stale => {}
+            }
+            if bytes > STALE {
+                more = true;
+                continue;
+            }
+            let filter = filter_of(partition, document);
+            bytes += filter.as_bytes().len();
+            stale.push(filter);
+        }
+        let write = self
+            .rows
+            .iter()
+            .zip(same)
+            .filter(|(_, same)| !same)
+            .map(|(row, _)| *row)
+            .collect();
+        Ok(Difference { write, stale, more })
+    }
+}
+
+/// A filter for one document that was read, inside its partition.
+fn filter_of(partition: &Partition<'_>, document: &RawDocument) -> RawDocumentBuf {
+    let mut filter = partition.filter();
+    let id = document.get("_id").ok().flatten();
+    filter.append(cstr!("_id"), id.unwrap_or(RawBsonRef::Null));
+    filter
+}
+
+#[cfg(test)]
+mod tests {
+    use kollect_inventory::{AttributesBuffer, Interner, OriginParts, TargetKind};
+    use mongodb::bson::{RawDocumentBuf, rawdoc};
+
+    use super::*;
+
+    fn row(interner: &mut Interner, uid: &str) -> Row {
+        let origin = interner.origin(OriginParts {
+            owner: TargetKind::Target,
+            target_namespace: "team-a",
+            target_name: "nodes",
+            namespace: "",
+            group: "",
+            version: "v1",
+            kind: "Node",
+        });
+        let mut attributes = AttributesBuffer::new();
+        attributes.set_null();
+        interner.row(&origin, uid, uid, attributes.view())
+    }
+
+    #[test]
+    fn documents_are_told_apart() {
+        let mut interner = Interner::default();
+        let rows = [row(&mut interner, "a"), row(&mut interner, "b")];
+        let held = ["pods".into()];
+        let wanted = Wanted::new(rows.iter(), &held);
+        let hash = content_hash(&rows[1]);
+        let judge = |document: RawDocumentBuf| wanted.judge(&document);
+        for (document, expected) in [
+            (
+                rawdoc! {"target_name": "nodes", "source_uid": "b", "content_hash": hash},
+                Found::Same(1),
+            ),
+            (
+                rawdoc! {"target_name": "nodes", "source_uid": "b", "content_hash": hash ^ 1},
+                Found::Other(1),
+            ),
+            (
+                rawdoc! {"target_name": "nodes", "source_uid": "b"},
+                Found::Other(1),
+            ),
+            (
+                rawdoc! {"target_name": "nodes", "source_uid": "b", "content_hash": "x"},
+                Found::Other(1),
+            ),
+            (
+                rawdoc! {"target_name": "nodes", "source_uid": "c", "content_hash": hash},
+                Found::Stale,
+            ),
+            (
+                rawdoc! {"target_name": "pods", "source_uid": "c"},
+                Found::Held,
+            ),
+            (rawdoc! {"target_name": 1, "source_uid": "b"}, Found::Stale),
+            (rawdoc! {}, Found::Stale),
+        ] {
+            assert_eq!(judge(document.clone()), expected, "{document:?}");
+        }
+    }
+}
