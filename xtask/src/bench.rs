@@ -48,12 +48,34 @@ enum What {
         #[arg(long, default_value_t = 20_000)]
         objects: usize,
     },
+    /// A MongoDB collection: the first export, the same rows again, one changed row.
+    Mongodb {
+        /// How many rows.
+        #[arg(long, default_value_t = 100_000)]
+        rows: usize,
+    },
     /// A Git repository with a file per row: the first export, one changed row.
     Git {
         /// How many rows.
         #[arg(long, default_value_t = 100_000)]
         rows: usize,
     },
+}
+
+/// Runs one program that needs a number of rows and no `kollect`.
+fn with_rows(program: &str, rows: usize) -> Result<()> {
+    let args = [
+        "run",
+        "--release",
+        "-p",
+        "kollect-bench",
+        "--bin",
+        program,
+        "--",
+    ];
+    let mut bench = workspace::cargo(&args)?;
+    bench.arg(rows.to_string());
+    workspace::execute(&mut bench)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -73,20 +95,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             targets,
             objects,
         } => on_servers("tenants", &[*teams, *targets, *objects]),
-        What::Git { rows } => {
-            let args = [
-                "run",
-                "--release",
-                "-p",
-                "kollect-bench",
-                "--bin",
-                "repository",
-                "--",
-            ];
-            let mut bench = workspace::cargo(&args)?;
-            bench.arg(rows.to_string());
-            workspace::execute(&mut bench)
-        }
+        What::Git { rows } => with_rows("repository", *rows),
+        What::Mongodb { rows } => with_rows("documents", *rows),
     }
 }
 

@@ -12,5 +12,6 @@ pub mod measure;
 pub mod process;
 pub mod program;
 pub mod requests;
+pub mod rows;
 pub mod tenants;
 pub mod workload;

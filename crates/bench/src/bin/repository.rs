@@ -17,10 +17,11 @@ use kollect_api::{
     address::AddressPolicy,
     sink::{KollectSnapshotSinkSpec, SinkSpec},
 };
-use kollect_bench::{bar, process};
-use kollect_inventory::{
-    AttributesBuffer, Delta, Interner, OriginParts, Row, Snapshot, TargetKind,
+use kollect_bench::{
+    bar, process,
+    rows::{Maker, NAMESPACES, median, name},
 };
+use kollect_inventory::{Delta, Snapshot};
 use kollect_sinks::{
     Delivery, DeliveryRows, DocumentOptions, Sink, backend::Environment, credentials, dial::Dialer,
     git::GitSink, secret::SecretData,
@@ -28,8 +29,6 @@ use kollect_sinks::{
 use kollect_testkit::git::{GitServer, Repository, USER};
 use serde_json::json;
 
-/// Over how many namespaces the rows are spread.
-const NAMESPACES: usize = 100;
 /// How many single rows are changed, one after the other.
 const CHANGES: usize = 15;
 
@@ -186,11 +185,6 @@ fn yardstick(server: &GitServer, repository: &Repository, count: usize) -> Resul
     Ok(times)
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
 fn megabytes(bytes: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
     let bytes = bytes as f64;
@@ -213,44 +207,5 @@ fn delivery(rows: DeliveryRows) -> Delivery {
         at: Timestamp::now(),
         rows,
         documents: DocumentOptions::default(),
-    }
-}
-
-fn name(number: usize) -> String {
-    format!("app-{number:06}")
-}
-
-/// Makes rows that look like those of Deployments.
-#[derive(Default)]
-struct Maker {
-    interner: Interner,
-    attributes: AttributesBuffer,
-}
-
-impl Maker {
-    fn row(&mut self, number: usize, version: usize) -> Row {
-        let namespace = format!("ns-{:03}", number % NAMESPACES);
-        let origin = self.interner.origin(OriginParts {
-            owner: TargetKind::Target,
-            target_namespace: "bench",
-            target_name: "deployments",
-            namespace: &namespace,
-            group: "apps",
-            version: "v1",
-            kind: "Deployment",
-        });
-        let name = name(number);
-        let attributes = json!({
-            "images": [format!("registry.example.com/{namespace}/{name}:1.{version}.{number}")],
-            "labels": { "app": name, "team": namespace, "tier": "backend" },
-            "replicas": number % 7 + 1,
-            "strategy": "RollingUpdate",
-        });
-        if let Some(object) = attributes.as_object() {
-            self.attributes.set(object);
-        }
-        let uid = format!("00000000-0000-4000-8000-{number:012}");
-        self.interner
-            .row(&origin, &name, &uid, self.attributes.view())
     }
 }
