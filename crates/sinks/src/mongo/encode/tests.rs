@@ -60,6 +60,24 @@ fn what_no_server_stores_is_noticed() {
     assert_eq!(encoded(&deep), Err(Unstorable), "too deep");
 }
 
+/// As JSON has it.
+fn plain(value: &Bson) -> Value {
+    match value {
+        Bson::Document(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), plain(value)))
+            .collect(),
+        Bson::Array(values) => values.iter().map(plain).collect(),
+        Bson::Int32(number) => json!(number),
+        Bson::Int64(number) => json!(number),
+        Bson::Double(number) => json!(number),
+        Bson::String(text) => json!(text),
+        Bson::Boolean(value) => json!(value),
+        Bson::Null => Value::Null,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -84,6 +102,6 @@ proptest! {
     fn a_reader_finds_what_was_written(value in value()) {
         let text = json!({"v": value}).to_string();
         let found = encoded(&text).unwrap();
-        prop_assert_eq!(Bson::Document(found).into_relaxed_extjson(), json!({"v": value}));
+        prop_assert_eq!(plain(&Bson::Document(found)), json!({"v": value}));
     }
 }
