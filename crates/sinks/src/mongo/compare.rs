@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
-use kollect_inventory::Row;
+use kollect_inventory::{HeldRows, Row};
 use mongodb::{
     bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, doc},
     options::ReadConcern,
@@ -30,7 +30,7 @@ pub(super) struct Wanted<'r> {
     rows: Vec<&'r Row>,
     table: HashTable<usize>,
     hasher: RandomState,
-    held: &'r [Box<str>],
+    held: &'r [HeldRows],
 }
 
 /// What differs.
@@ -50,14 +50,14 @@ enum Found {
     Same(usize),
     /// The row, with another content.
     Other(usize),
-    /// Of a target of which nothing is known.
+    /// Not wanted, and it is not known whether it should be.
     Held,
     /// Nobody's.
     Stale,
 }
 
 impl<'r> Wanted<'r> {
-    pub(super) fn new(rows: impl Iterator<Item = &'r Row>, held: &'r [Box<str>]) -> Self {
+    pub(super) fn new(rows: impl Iterator<Item = &'r Row>, held: &'r [HeldRows]) -> Self {
         let rows: Vec<&Row> = rows.collect();
         let hasher = RandomState::new();
         let mut table = HashTable::with_capacity(rows.len());
@@ -87,11 +87,11 @@ impl<'r> Wanted<'r> {
         let (Ok(target_name), Ok(uid)) = (target_name, document.get_str("source_uid")) else {
             return Found::Stale;
         };
-        if self.held.iter().any(|held| **held == *target_name) {
-            return Found::Held;
-        }
         let Some(place) = self.find(target_name, uid) else {
-            return Found::Stale;
+            let namespace = document.get_str("resource_namespace").unwrap_or_default();
+            let mut held = self.held.iter();
+            let held = held.any(|held| held.covers(target_name, namespace));
+            return if held { Found::Held } else { Found::Stale };
         };
         match document.get_i64("content_hash") {
             Ok(hash) if hash == content_hash(self.rows[place]) => Found::Same(place),
@@ -112,10 +112,14 @@ impl<'r> Wanted<'r> {
             "inventory_name": partition.name,
             "cluster": partition.cluster,
         };
+        let mut fields = doc! {"target_name": 1, "source_uid": 1, "content_hash": 1};
+        if !self.held.is_empty() {
+            fields.insert("resource_namespace", 1);
+        }
         let collection = connection.collection(names);
         let mut documents = collection
             .find(filter)
-            .projection(doc! {"target_name": 1, "source_uid": 1, "content_hash": 1})
+            .projection(fields)
             .batch_size(ANSWER)
             .read_concern(ReadConcern::majority())
             .await
@@ -192,7 +196,10 @@ mod tests {
     fn documents_are_told_apart() {
         let mut interner = Interner::default();
         let rows = [row(&mut interner, "a"), row(&mut interner, "b")];
-        let held = ["pods".into()];
+        let held = [
+            HeldRows::of_target("pods"),
+            HeldRows::in_namespace("nodes", "dark"),
+        ];
         let wanted = Wanted::new(rows.iter(), &held);
         let hash = content_hash(&rows[1]);
         let judge = |document: RawDocumentBuf| wanted.judge(&document);
@@ -215,6 +222,18 @@ mod tests {
             ),
             (
                 rawdoc! {"target_name": "nodes", "source_uid": "c", "content_hash": hash},
+                Found::Stale,
+            ),
+            (
+                rawdoc! {"target_name": "nodes", "source_uid": "c", "resource_namespace": "dark"},
+                Found::Held,
+            ),
+            (
+                rawdoc! {"target_name": "nodes", "source_uid": "b", "content_hash": hash, "resource_namespace": "dark"},
+                Found::Same(1),
+            ),
+            (
+                rawdoc! {"target_name": "nodes", "source_uid": "c", "resource_namespace": "lit"},
                 Found::Stale,
             ),
             (

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kollect_api::InventoryId;
-use kollect_inventory::Snapshot;
+use kollect_inventory::{HeldRows, Snapshot};
 use kollect_sinks::{Sink, SinkError};
 use mongodb::bson::{Bson, doc};
 use serde::Deserialize;
@@ -240,7 +240,7 @@ async fn rows_of_held_targets_stay() {
     let both = items.snapshot([&node, &api]);
     everything(&sink, &inventory(), T1, &both).await.unwrap();
     for rows in [items.snapshot([&api]), Snapshot::default()] {
-        let held = rows.clone().holding(vec!["nodes".into()]);
+        let held = rows.clone().holding(vec![HeldRows::of_target("nodes")]);
         everything(&sink, &inventory(), T2, &held).await.unwrap();
         assert_eq!(stage.documents().await.len(), rows.len() + 1);
     }
