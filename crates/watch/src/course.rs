@@ -173,7 +173,7 @@ impl Course {
             // Servers end streams after a while; nothing is wrong then.
             Ending::Closed | Ending::Silent if steady && !self.is_listing() => Reaction::default(),
             Ending::Closed => self.broke("the API server closed the stream early", random),
-            Ending::Silent => self.broke("the API server stopped to answer", random),
+            Ending::Silent => self.broke("the API server does not answer", random),
             Ending::Broken(problem) => self.broke(&problem, random),
             Ending::Garbled(problem) => {
                 self.restart(ListingCause::Garbled);

@@ -57,7 +57,7 @@ pub enum WatchDelivery<T> {
     },
     /// Nothing arrives for now.
     Interrupted(Interruption),
-    /// The stream goes on where it was interrupted.
+    /// Changes arrive again after an interruption, if need be after a listing.
     Resumed,
 }
 

@@ -112,6 +112,7 @@ impl<D: Decode> WatchSource<D> {
             nudge: Arc::clone(&nudge),
             stop: stop.clone(),
             interrupted: false,
+            answered: false,
             moved: false,
         };
         WatchHandle {
@@ -140,7 +141,9 @@ struct Reader<D: Decode, C> {
     stop: CancellationToken,
     /// Whether the consumer was told of an interruption that has not ended.
     interrupted: bool,
-    /// Whether the present request brought anything.
+    /// Whether the present request is being answered.
+    answered: bool,
+    /// Whether it brought anything.
     moved: bool,
 }
 
@@ -148,11 +151,13 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
     async fn run(mut self) {
         while !self.stop.is_cancelled() {
             let began = Instant::now();
+            self.answered = false;
             self.moved = false;
             let request = AssertUnwindSafe(self.request()).catch_unwind();
             let ending = request.await.unwrap_or(Ending::Panicked);
             let panicked = ending == Ending::Panicked;
-            let steady = self.moved || began.elapsed() >= STEADY;
+            // However long it was waited for: what is not answered gets nowhere.
+            let steady = self.moved || self.answered && began.elapsed() >= STEADY;
             if ending == Ending::Recalled {
                 self.view = self.views.borrow_and_update().clone();
             }
@@ -256,6 +261,7 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
         let server = Arc::clone(&self.server);
         let answer = server.open(&uri, accept, self.settings.answer);
         let answer = self.unless_called(answer).await?;
+        self.answered = true;
         self.announce().await;
         Ok(answer)
     }
@@ -274,10 +280,16 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
     async fn announce(&mut self) {
         if let Some(cause) = self.course.listing_arrives() {
             self.counters.listing(cause);
-            self.interrupted = false;
             self.deliver(WatchDelivery::ListingStarted).await;
-        } else if self.interrupted {
-            self.interrupted = false;
+        } else if !self.course.is_listing() {
+            self.resume().await;
+        }
+    }
+
+    /// Changes arrive again. A listing alone does not mean that: whoever may list need not be
+    /// allowed to watch.
+    async fn resume(&mut self) {
+        if std::mem::take(&mut self.interrupted) {
             self.deliver(WatchDelivery::Resumed).await;
         }
     }
@@ -314,7 +326,10 @@ impl<D: Decode, C: Consumer<D::Object>> Reader<D, C> {
             } => {
                 self.moved = true;
                 match (self.course.is_listing(), end_of_listing) {
-                    (true, true) => self.finish_listing(resource_version).await,
+                    (true, true) => {
+                        self.finish_listing(resource_version).await;
+                        self.resume().await;
+                    }
                     (true, false) => {}
                     (false, _) => {
                         self.course.reached(resource_version.clone());
