@@ -156,6 +156,79 @@ impl DialError {
     }
 }
 
+/// What kept a connection from being opened, without a word about where it would have led.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The address policy.
+    Policy,
+    /// The name is not known.
+    NoSuchHost,
+    /// Nobody could say whether the name is known.
+    NoLookup,
+    /// The server, or a firewall, does not take connections at this port.
+    Refused,
+    /// Nobody answered in time.
+    TimedOut,
+    /// There is no way there.
+    Unreachable,
+    /// Something else.
+    Other,
+}
+
+impl Obstacle {
+    /// What is said about it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Policy => "the address policy forbids the server's address",
+            Self::NoSuchHost => "no such host: the server's name is not known to DNS; check its spelling",
+            Self::NoLookup => "the server's name could not be looked up: DNS does not answer",
+            Self::Refused => {
+                "connection refused: nothing listens at the server's port, or a firewall says no"
+            }
+            Self::TimedOut => "timed out: the server's address does not answer",
+            Self::Unreachable => "unreachable: there is no route to the server's address",
+            Self::Other => "the connection could not be opened",
+        }
+    }
+
+    fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::TimedOut => Self::TimedOut,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Self::Unreachable,
+            _ => Self::Other,
+        }
+    }
+
+    /// What a resolver's error means. The system's has no kinds, only words.
+    fn of_lookup(error: &io::Error) -> Self {
+        const UNKNOWN: [&str; 3] = [
+            "Name or service not known",
+            "No address associated with hostname",
+            "nodename nor servname provided",
+        ];
+        let text = error.to_string();
+        if error.kind() == io::ErrorKind::NotFound || UNKNOWN.iter().any(|one| text.contains(one)) {
+            Self::NoSuchHost
+        } else {
+            Self::NoLookup
+        }
+    }
+}
+
+impl DialError {
+    /// What was in the way. Of several addresses the last one counts.
+    pub fn obstacle(&self) -> Obstacle {
+        match self {
+            Self::ForbiddenHost { .. } | Self::ForbiddenAddress { .. } => Obstacle::Policy,
+            Self::Resolve { source, .. } => Obstacle::of_lookup(source),
+            Self::Connect { failures, .. } => failures
+                .last()
+                .map_or(Obstacle::Other, |(_, error)| Obstacle::of(error)),
+        }
+    }
+}
+
 impl From<DialError> for SinkError {
     fn from(error: DialError) -> Self {
         if error.is_forbidden() {

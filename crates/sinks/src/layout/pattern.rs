@@ -148,12 +148,10 @@ mod tests {
     use super::*;
     use kollect_api::InventoryId;
 
-    #[test]
-    fn paths_that_templates_can_produce() {
-        let inventory = InventoryId::namespaced("team-a", "web");
-        let fixed = Fixed {
+    fn fixed(inventory: &InventoryId) -> Fixed<'_> {
+        Fixed {
             cluster: "lab",
-            inventory: &inventory,
+            inventory,
             generation: 4,
             extension: ".yaml",
             naming: Naming {
@@ -161,7 +159,13 @@ mod tests {
                 lowercase_kind: true,
                 longest: 63,
             },
-        };
+        }
+    }
+
+    #[test]
+    fn paths_that_templates_can_produce() {
+        let inventory = InventoryId::namespaced("team-a", "web");
+        let fixed = fixed(&inventory);
         let rows = "{cluster}/{sourceNamespace}/{kind}/{sourceName}{extension}";
         let documents = "d/{namespace}/{name}-{generation}{extension}";
         for (template, path, expected) in [
@@ -187,17 +191,7 @@ mod tests {
     #[test]
     fn a4_repeated_placeholders_are_matched_at_once() {
         let inventory = InventoryId::namespaced("team-a", "web");
-        let fixed = Fixed {
-            cluster: "lab",
-            inventory: &inventory,
-            generation: 4,
-            extension: ".yaml",
-            naming: Naming {
-                group: GroupInPath::Auto,
-                lowercase_kind: true,
-                longest: 63,
-            },
-        };
+        let fixed = fixed(&inventory);
         let begun = std::time::Instant::now();
         let many = "{sourceName}".repeat(300);
         let wide = "{kind}/".repeat(500);

@@ -10,7 +10,9 @@ use rustls::CertificateError;
 use tokio_postgres::error::{DbError, SqlState};
 
 use super::wire::Breach;
-use crate::{dial::DialError, error::SinkError, redact::Redaction};
+use crate::{
+    dial::{DialError, Obstacle},
+    error::SinkError, redact::Redaction};
 
 /// A failure, and what it means for the sink itself.
 #[derive(Debug)]
@@ -184,13 +186,14 @@ impl Refusal {
 
 impl From<DialError> for Refusal {
     fn from(error: DialError) -> Self {
-        Self::new(if error.is_forbidden() {
-            SinkError::terminal(format!(
-                "{FAILED}: the address policy forbids the server's address; the operator's administrator \
-                 can open it with --allow-sink-networks, --allow-sink-hosts or --allow-private-sinks"
-            ))
-        } else {
-            SinkError::transient(FAILED)
+        let obstacle = error.obstacle();
+        let text = format!("{FAILED}: {}", obstacle.text());
+        Self::new(match obstacle {
+            Obstacle::Policy => SinkError::terminal(format!(
+                "{text}; the operator's administrator can open it with --allow-sink-networks, \
+                 --allow-sink-hosts or --allow-private-sinks"
+            )),
+            _ => SinkError::transient(text),
         })
     }
 }
@@ -229,14 +232,17 @@ impl From<tokio_postgres::Error> for Refusal {
                 let text = format!("{FAILED}: the server does not speak TLS as sslmode asks");
                 Self {
                     error: if by_network {
-                        SinkError::transient(FAILED)
+                        let text = "the connection ended during the TLS handshake";
+                        SinkError::transient(format!("{FAILED}: {text}"))
                     } else {
                         SinkError::terminal(text)
                     },
                     about_encryption: true,
                 }
             }
-            _ => Self::new(SinkError::transient(FAILED)),
+            _ => Self::new(SinkError::transient(format!(
+                "{FAILED}: the connection ended before the login was complete"
+            ))),
         }
     }
 }

@@ -2,7 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use kollect_sinks::{Sink, SinkError, backend::Environment, dial::Dialer, postgres::PostgresSink};
+use kollect_sinks::{
+    Sink, SinkError,
+    backend::Environment,
+    dial::{Dialer, Resolve},
+    postgres::PostgresSink,
+};
 use kollect_testkit::{
     Postgres,
     pki::Authority,
@@ -132,6 +137,53 @@ async fn forbidden_addresses_are_not_dialled() {
             ] {
                 assert!(!error.message().contains(part), "{error}");
             }
+        }
+    }
+}
+
+/// Knows no name.
+#[derive(Debug)]
+struct NoNames;
+
+#[async_trait::async_trait]
+impl Resolve for NoNames {
+    async fn resolve(&self, host: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
+        match host {
+            "lost.example.com" => Err(std::io::Error::other("Temporary failure")),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Whoever reads it knows where to look, and learns nothing of the connection string.
+#[tokio::test]
+async fn what_is_in_the_way_is_said() {
+    let spec = spec(json!({}));
+    let policy = kollect_api::address::AddressPolicy {
+        allowed_networks: vec!["127.0.0.0/8".parse().expect("a network")],
+        ..kollect_api::address::AddressPolicy::default()
+    };
+    let environment = Environment {
+        dialer: Dialer::with_resolver(policy, std::sync::Arc::new(NoNames)),
+        ..environment()
+    };
+    // A port that was free a moment ago.
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let closed = socket.local_addr().expect("an address").port();
+    drop(socket);
+    for (place, expected) in [
+        (format!("127.0.0.1:{closed}"), "connection refused"),
+        ("nowhere.example.com".to_owned(), "no such host"),
+        ("lost.example.com".to_owned(), "could not be looked up"),
+    ] {
+        let dsn = format!("postgres://tenantuser:hunter2@{place}/tenantdb");
+        let materials = secret(&spec, &[("dsn", &dsn)]).expect("materials");
+        let sink = PostgresSink::new(&spec, materials, &environment).expect("a sink");
+        let error = sink.probe().await.expect_err("nobody is there");
+        assert!(matches!(error, SinkError::Transient(_)), "{error:?}");
+        assert!(error.message().contains(expected), "{place}: {error}");
+        for part in ["tenantuser", "hunter2", "127.0.0.1", "tenantdb", "example"] {
+            assert!(!error.message().contains(part), "{error}");
         }
     }
 }
