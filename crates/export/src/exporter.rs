@@ -86,6 +86,8 @@ pub struct Exporter {
     begun: Instant,
     /// When rows changed last.
     changed: Option<Instant>,
+    /// The time when it began.
+    begun_at: Timestamp,
 }
 
 /// Something that was under way has ended.
@@ -142,6 +144,7 @@ impl Exporter {
             no_more_turns: CancellationToken::new(),
             begun: now,
             changed: None,
+            begun_at: Timestamp::now(),
         }
     }
 
@@ -681,13 +684,19 @@ impl Exporter {
 
     fn tell(&mut self, waiting: Option<Vec<kollect_collect::plan::TargetKey>>, open: bool) {
         let (rows_version, now) = (self.rows_version(), self.moment());
+        // Always the same time for the same moment.
+        let begun_at = self.begun_at;
+        let wall = |moment: Moment| {
+            let at = begun_at.saturating_add(moment.saturating_sub(PAST));
+            at.unwrap_or(Timestamp::MAX)
+        };
         let report = Report {
             waiting_for: waiting,
             survey: self.survey.as_ref().map(|(_, survey)| survey.clone()),
             lanes: self
                 .lanes
                 .iter_mut()
-                .map(|lane| lane.report(rows_version, open, now))
+                .map(|lane| lane.report(rows_version, open, now, wall))
                 .collect(),
             retiring: self.retiring.values().map(Retiring::report).collect(),
         };

@@ -302,11 +302,13 @@ impl Lane {
         self.source().map(|source| source.demand)
     }
 
+    /// How the lane stands. `wall` says which time a moment is.
     pub(crate) fn report(
         &mut self,
         rows_version: RowsVersion,
         open: bool,
         now: Moment,
+        wall: impl Fn(Moment) -> Timestamp,
     ) -> LaneReport {
         let often = self.churn.look(now);
         let wanted = self.wanted(rows_version, open);
@@ -318,6 +320,7 @@ impl Lane {
                 Some(error) => LaneState::Failed {
                     error: error.clone(),
                     in_a_row: self.schedule.failures(),
+                    next: self.schedule.next_attempt(&wanted).map(wall),
                 },
                 None if self.schedule.is_in_step(&wanted) => LaneState::InStep,
                 None if self.schedule.is_gathering(&wanted, now) => LaneState::Gathering,

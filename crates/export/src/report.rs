@@ -57,6 +57,9 @@ pub enum LaneState {
         error: SinkError,
         /// How often in a row.
         in_a_row: u32,
+        /// When it is tried again; nothing if that is at once, or if it depends on something else
+        /// than the time.
+        next: Option<Timestamp>,
     },
 }
 

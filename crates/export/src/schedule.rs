@@ -250,6 +250,14 @@ impl Schedule {
         self.failed.map_or(0, |failed| failed.in_a_row)
     }
 
+    /// When an export that failed or was refused is tried again, if only time has to pass. Stays
+    /// the same while it is being tried.
+    pub fn next_attempt(&self, wanted: &Wanted) -> Option<Moment> {
+        // At the beginning of all times: at once.
+        self.held_back(wanted)
+            .filter(|at| wanted.open && !at.is_zero())
+    }
+
     /// Until when failures and refusals hold the sink back; a new configuration may well be the
     /// remedy.
     fn held_back(&self, wanted: &Wanted) -> Option<Moment> {

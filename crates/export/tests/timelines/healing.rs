@@ -198,7 +198,9 @@ async fn a_refusal_by_the_breaker_costs_no_full_delivery() {
     stage.put("r2", 1);
     stage.until(2_000).await;
     assert_eq!(whats(&stage), [], "left alone");
-    let LaneState::Failed { error, in_a_row } = stage.report().lanes[0].state.clone() else {
+    let LaneState::Failed {
+        error, in_a_row, ..
+    } = stage.report().lanes[0].state.clone() else {
         panic!("{:?}", stage.report());
     };
     assert!(error.message().contains("circuit breaker open"), "{error}");

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kollect_export::{
     Configuration, ExportTask,
     order::Source,
@@ -178,17 +179,28 @@ async fn s14_s15_failures_are_retried_alone_and_later_each_time() {
     stage.sink("pg", D);
     stage.mood("pg", Mood::Fails(SinkError::transient("conn refused")));
     stage.listed(&[("r1", 1)]);
+    let begun = Timestamp::now();
     stage.go();
     stage.until(1_000).await;
     let report = stage.report();
     assert_eq!(report.lanes[0].state, LaneState::InStep);
-    let failed = LaneState::Failed {
-        error: SinkError::transient("conn refused"),
+    let LaneState::Failed {
+        error,
         in_a_row: 1,
+        next: Some(next),
+    } = report.lanes[1].state.clone()
+    else {
+        panic!("{report:?}");
     };
-    assert_eq!(report.lanes[1].state, failed);
+    assert_eq!(error, SinkError::transient("conn refused"));
+    let told = next.duration_since(begun).as_secs();
     stage.until(29_000).await;
     let calls = stage.calls();
+    let second = calls.iter().filter(|call| call.sink == "pg").nth(1);
+    let second = second.expect("a second try").at / 1_000;
+    // The clock of the exporter is not turned by the test: it may be a moment further.
+    let late = told - i64::try_from(second).expect("short");
+    assert!((-1..=2).contains(&late), "C17: {told} s, was {second} s");
     let tries: Vec<u64> = calls
         .iter()
         .filter(|call| call.sink == "pg")
@@ -239,7 +251,10 @@ async fn s23_a_panic_is_a_failure_of_that_sink() {
     stage.until(2_000).await;
     let report = stage.report();
     assert_eq!(report.lanes[0].state, LaneState::InStep);
-    let LaneState::Failed { error, in_a_row: 1 } = &report.lanes[1].state else {
+    let LaneState::Failed {
+        error, in_a_row: 1, ..
+    } = &report.lanes[1].state
+    else {
         panic!("{report:?}");
     };
     assert!(matches!(error, SinkError::Transient(_)), "{error:?}");
