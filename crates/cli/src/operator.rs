@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::inherited::with_two_dashes;
 use self::{
     election::Election,
-    inherited::{Given, switch},
+    inherited::{Given, GoSwitch as _, switch},
     logging::Logging,
     runtimes::Runtimes,
 };
@@ -49,16 +49,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Serve namespaced kinds only, with namespaced rights.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = ArgAction::Set,
-        default_value_t = false,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = switch
-    )]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, value_parser = switch, go_switch())]
     tenant_mode: bool,
     /// Namespaces to look at, separated by commas; empty for all.
     #[arg(long, value_name = "LIST", default_value = "")]
@@ -100,16 +91,7 @@ pub(crate) struct Options {
 #[command(next_help_heading = "Sinks")]
 struct Delivering {
     /// Sinks may be in private networks (RFC 1918 and IPv6 unique local).
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = ArgAction::Set,
-        default_value_t = false,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = switch
-    )]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, value_parser = switch, go_switch())]
     allow_private_sinks: bool,
     /// Networks that sinks may be in although they are private or loopback, such as 10.96.0.0/12.
     #[arg(long, value_name = "LIST", default_value = "")]
@@ -152,16 +134,7 @@ struct Listeners {
     #[arg(long, value_name = "ADDRESS", default_value = "0")]
     metrics_bind_address: String,
     /// Serve metrics over HTTPS, to callers whom the cluster allows to get /metrics.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = ArgAction::Set,
-        default_value_t = true,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = switch
-    )]
+    #[arg(long, action = ArgAction::Set, default_value_t = true, value_parser = switch, go_switch())]
     metrics_secure: bool,
     /// Directory of the certificate for metrics; empty for a self-signed one.
     #[arg(long, value_name = "DIR", default_value = "")]

@@ -49,22 +49,51 @@ const TTL: i32 = 300;
 /// How long to wait for credentials to be read.
 const READING: Duration = Duration::from_secs(10);
 
+/// How soon what could not be asked is asked again: at first, and at most.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
 /// How a test ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Outcome {
     /// The reason of `ConnectionVerified` and of `Ready`.
     result: Result<String, (Reason, String)>,
     latency: Option<Duration>,
+    /// Whether it is an answer. What could not be asked is asked again.
+    definite: bool,
 }
 
 impl Outcome {
-    fn panicked() -> Self {
-        let text = "the probe failed unexpectedly; see the log of the operator".to_owned();
+    /// A definite no, before anything was sent.
+    fn refused(reason: Reason, text: String) -> Self {
         Self {
-            result: Err((Reason::ConnectionTestFailed, text)),
+            result: Err((reason, text)),
             latency: None,
+            definite: true,
         }
     }
+
+    /// The API server does not say what has to be known first.
+    fn unknown(reason: Reason, text: &str) -> Self {
+        Self {
+            definite: false,
+            ..Self::refused(
+                reason,
+                format!("{text}; nothing was tried yet, it is asked again within a minute"),
+            )
+        }
+    }
+
+    fn panicked() -> Self {
+        let text = "the probe failed unexpectedly; see the log of the operator".to_owned();
+        Self::refused(Reason::ConnectionTestFailed, text)
+    }
+}
+
+/// How long to wait after so many attempts to ask that failed in a row.
+fn wait(failures: u32) -> Duration {
+    let doubled = ASK_AGAIN.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
+    doubled.min(LONGEST_WAIT)
 }
 
 /// The status that says so.
@@ -89,8 +118,8 @@ fn status(generation: Option<i64>, outcome: &Outcome, now: &Time) -> KollectConn
         latency_ms: outcome
             .latency
             .map(|latency| i64::try_from(latency.as_millis()).unwrap_or(i64::MAX)),
-        completed: true,
-        completed_at: Some(now.clone()),
+        completed: outcome.definite,
+        completed_at: outcome.definite.then(|| now.clone()),
     }
 }
 
@@ -140,6 +169,8 @@ enum Progress {
     Probed(Finished),
     /// It is written down.
     Recorded,
+    /// It could not be asked, so often; it is asked again then.
+    Waiting(u32, Instant),
 }
 
 /// A probe that has ended.
@@ -149,6 +180,8 @@ struct Finished {
     at: Time,
     /// The sink that is to own the test.
     owner: Option<Box<SinkObject>>,
+    /// How often it could not be asked, this time included.
+    failures: u32,
 }
 
 /// What ended beside the loop.
@@ -163,8 +196,8 @@ enum EndedKind {
 /// What was written.
 #[derive(Debug, Clone, Copy)]
 enum Written {
-    /// The outcome of this generation.
-    Outcome(Option<i64>),
+    /// The outcome of this generation; what could not be asked has failed so often.
+    Outcome(Option<i64>, Option<u32>),
     /// The test is deleted.
     Deletion,
 }
@@ -250,8 +283,11 @@ impl ControlLoop for ConnectionTests {
                 self.advance(&key, generation, Progress::Probed(finished));
             }
             EndedKind::Write(write) => match write.result {
-                Ok(Written::Outcome(generation)) => {
-                    self.advance(&write.key, generation, Progress::Recorded);
+                Ok(Written::Outcome(generation, failures)) => {
+                    let progress = failures.map_or(Progress::Recorded, |failures| {
+                        Progress::Waiting(failures, Instant::now() + wait(failures))
+                    });
+                    self.advance(&write.key, generation, progress);
                 }
                 Ok(Written::Deletion) => {
                     self.deleted.insert(write.key);
@@ -308,7 +344,16 @@ impl ConnectionTests {
                 let finished = finished.clone();
                 self.record(key, test, finished);
             }
-            _ => self.begin(key, test),
+            Some((known, Progress::Waiting(_, until)))
+                if *known == generation && Instant::now() < *until =>
+            {
+                return Some(*until);
+            }
+            Some((known, Progress::Waiting(failures, _))) if *known == generation => {
+                let failures = *failures;
+                self.begin(key, test, failures);
+            }
+            _ => self.begin(key, test, 0),
         }
         None
     }
@@ -322,7 +367,8 @@ impl ConnectionTests {
         }
     }
 
-    fn begin(&mut self, key: TestKey, test: &Arc<KollectConnectionTest>) {
+    /// Begins a test that could not be asked so often before.
+    fn begin(&mut self, key: TestKey, test: &Arc<KollectConnectionTest>, failures: u32) {
         let generation = test.metadata.generation;
         self.begun
             .insert(key.clone(), (generation, Progress::Probing));
@@ -337,15 +383,10 @@ impl ConnectionTests {
                     let outcome = probe.await.unwrap_or_else(|_| Outcome::panicked());
                     (outcome, Some(sink))
                 }
-                Err(trouble) => {
-                    let outcome = Outcome {
-                        result: Err(trouble),
-                        latency: None,
-                    };
-                    (outcome, None)
-                }
+                Err(outcome) => (outcome, None),
             };
             let finished = Finished {
+                failures: failures.saturating_add(1),
                 outcome,
                 at: Time(Timestamp::now()),
                 owner: sink.filter(|_| test.spec.owner_sink.unwrap_or(true)),
@@ -375,7 +416,8 @@ impl ConnectionTests {
             let generation = test.metadata.generation;
             let status = status(generation, &finished.outcome, &finished.at);
             writer::write_status_of::<KollectConnectionTest, _>(&client, &meta, &status).await?;
-            Ok(Written::Outcome(generation))
+            let again = (!finished.outcome.definite).then_some(finished.failures);
+            Ok(Written::Outcome(generation, again))
         });
     }
 
@@ -392,11 +434,11 @@ impl ConnectionTests {
 fn find(
     sinks: &SinkObjects,
     test: &KollectConnectionTest,
-) -> Result<Box<SinkObject>, (Reason, String)> {
+) -> Result<Box<SinkObject>, Outcome> {
     let given: Vec<_> = test.spec.sink_ref.given().collect();
     let [(family, _, name)] = given.as_slice() else {
         let text = "exactly one family sink ref must be set".to_owned();
-        return Err((Reason::InvalidSinkRef, text));
+        return Err(Outcome::refused(Reason::InvalidSinkRef, text));
     };
     let key = SinkKey {
         family: *family,
@@ -407,13 +449,17 @@ fn find(
     let namespace = &key.namespace;
     match sinks.find(&key) {
         Lookup::Found(sink) => Ok(sink),
-        Lookup::Missing => Err((
+        Lookup::Missing => Err(Outcome::refused(
             Reason::SinkNotFound,
             format!("{kind} {name:?}: get {kind} {name:?} in {namespace:?}: not found"),
         )),
-        Lookup::Unreadable { why, .. } => Err((
-            Reason::SinkNotFound,
-            format!("{kind} {name:?}: get {kind} {name:?} in {namespace:?}: {why}"),
+        Lookup::Unreadable { forbidden, why } => Err(Outcome::unknown(
+            if forbidden {
+                Reason::SinkForbidden
+            } else {
+                Reason::SinkLookupFailed
+            },
+            &format!("{kind} {name:?}: get {kind} {name:?} in {namespace:?}: {why}"),
         )),
     }
 }
@@ -425,17 +471,14 @@ async fn probe(sinks: &SinkObjects, prober: &Prober, sink: &SinkObject) -> Outco
             Access::Ready(source) => break source,
             Access::Reading if Instant::now() < deadline => sleep(Duration::from_millis(50)).await,
             Access::Reading => {
-                let text = "its Secrets could not be read in time".to_owned();
-                return Outcome {
-                    result: Err((Reason::SecretResolveFailed, text)),
-                    latency: None,
-                };
+                let text = "its Secrets could not be read in time";
+                return Outcome::unknown(Reason::SecretResolveFailed, text);
+            }
+            Access::Unread(error) => {
+                return Outcome::unknown(Reason::SecretResolveFailed, error.message());
             }
             Access::Failed(error) => {
-                return Outcome {
-                    result: Err((Reason::SecretResolveFailed, error.message().to_owned())),
-                    latency: None,
-                };
+                return Outcome::refused(Reason::SecretResolveFailed, error.message().to_owned());
             }
         }
     };
@@ -444,6 +487,7 @@ async fn probe(sinks: &SinkObjects, prober: &Prober, sink: &SinkObject) -> Outco
     Outcome {
         result: result.map_err(|error| (Reason::ConnectionTestFailed, error.message().to_owned())),
         latency: Some(begun.elapsed()),
+        definite: true,
     }
 }
 
@@ -476,6 +520,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_an_answer_is_final() {
+        let now = Time(Timestamp::UNIX_EPOCH);
+        let answer = Outcome::refused(Reason::SinkNotFound, "not found".to_owned());
+        let silence = Outcome::unknown(Reason::SecretResolveFailed, "forbidden");
+        for (outcome, is_final) in [(&answer, true), (&silence, false)] {
+            let status = status(Some(1), outcome, &now);
+            assert_eq!(status.completed, is_final);
+            assert_eq!(status.completed_at.is_some(), is_final);
+            let test: KollectConnectionTest = serde_json::from_value(json!({
+                "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectConnectionTest",
+                "metadata": {"name": "t", "namespace": "team-a", "generation": 1},
+                "spec": {"sinkRef": {}, "ttlSecondsAfterFinished": 0}, "status": status,
+            }))
+            .expect("a test");
+            assert_eq!(expires(&test).is_some(), is_final, "it goes when it is known");
+        }
+        let text = silence.result.expect_err("nothing is known").1;
+        assert!(text.ends_with("asked again within a minute"), "{text}");
+        assert_eq!([1, 2, 3, 5, 40].map(|n| wait(n).as_secs()), [5, 10, 20, 60, 60]);
+    }
 
     #[test]
     fn a14_a_forged_time_of_completion_ends_nothing() {

@@ -35,7 +35,7 @@ use crate::{
     keeper::EndedHow,
     lease::Leadership,
     metrics::Observed,
-    questions::{Answered, Pace, Questions},
+    questions::{Answered, Pace, Questions, Unanswered},
     targets::Targets,
     workplaces::Workplaces,
     write_queue::WriteSlots,
@@ -57,8 +57,6 @@ pub const TASK: &str = "collection";
 const REPORT: Duration = Duration::from_secs(10);
 /// How often it is looked whether the wait is over.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How often people are told that questions are not answered.
-const UNANSWERED: Duration = Duration::from_mins(1);
 /// How long a watch may fail to list before nobody waits for its targets any more.
 const FAULTY: Duration = Duration::from_secs(15);
 
@@ -128,8 +126,8 @@ pub struct Controller {
     failing: BTreeMap<Watch, Instant>,
     /// What of targets is not known, as inventories were told last.
     unread: Unread,
-    /// What people were told last about a question that was not answered, and when.
-    unanswered_told: Option<(String, Instant)>,
+    /// What people were told last about a question that was not answered.
+    unanswered: Unanswered,
 }
 
 impl Controller {
@@ -167,7 +165,11 @@ impl Controller {
                 keeper.note("watch", &subject.resource.plural, EndedHow::Panicked, wait);
             });
         }
-        let (questions, answers) = Questions::new(Arc::clone(&discovery), Arc::clone(&reviewer));
+        let (questions, answers) = Questions::new(
+            Arc::clone(&discovery),
+            Arc::clone(&reviewer),
+            observed.keeper.clone(),
+        );
         let write_slots = WriteSlots::new(Events::start(client.clone(), &observed.keeper, stop));
         let now = Instant::now();
         Self {
@@ -179,7 +181,12 @@ impl Controller {
             reviewer,
             questions,
             answers,
-            targets: Targets::new(client.clone(), write_slots.clone(), settings.count_resync),
+            targets: Targets::new(
+                client.clone(),
+                write_slots.clone(),
+                settings.count_resync,
+                &observed.keeper,
+            ),
             write_slots,
             // Without rivals, until somebody says otherwise.
             leadership: watch::channel(Leadership::sole()).1,
@@ -198,7 +205,7 @@ impl Controller {
             refusal_pace: Pace::new(ASK_AGAIN),
             failing: BTreeMap::new(),
             unread: Unread::default(),
-            unanswered_told: None,
+            unanswered: Unanswered::default(),
         }
     }
 
@@ -391,9 +398,11 @@ impl Controller {
         self.questions.answered(&answer);
         match answer {
             Answered::Kind(gvk, fact) => {
-                if let KindFact::Failed(why) = &fact {
-                    self.tell_unanswered(&format!("look up kind {gvk}: {why}"));
-                }
+                let why = match &fact {
+                    KindFact::Failed(why) => Some(&**why),
+                    _ => None,
+                };
+                self.unanswered.note(&format!("look up kind {gvk}"), why);
                 // An answer that could not be had does not make a known kind unknown.
                 let known = matches!(self.world.kinds.get(&gvk), Some(KindFact::Served(_)));
                 if !(known && matches!(fact, KindFact::Failed(_))) {
@@ -404,9 +413,12 @@ impl Controller {
                 }
             }
             Answered::Access(review, permission) => {
-                if let Permission::Failed(why) = &permission {
-                    self.tell_unanswered(&format!("access review of {}: {why}", review.resource));
-                }
+                let why = match &permission {
+                    Permission::Failed(why) => Some(&**why),
+                    _ => None,
+                };
+                let question = format!("access review of {}", review.resource);
+                self.unanswered.note(&question, why);
                 self.world.access.set(review, permission);
             }
         }
@@ -415,26 +427,6 @@ impl Controller {
             now
         } else {
             now + GATHER
-        }
-    }
-
-    /// Says now and then that the API server does not answer what plans depend on.
-    fn tell_unanswered(&mut self, what: &str) {
-        let now = Instant::now();
-        let told = self.unanswered_told.as_ref();
-        let due = told.is_none_or(|(text, at)| {
-            let patience = if text == what {
-                10 * UNANSWERED
-            } else {
-                UNANSWERED
-            };
-            now.duration_since(*at) >= patience
-        });
-        if due {
-            self.unanswered_told = Some((what.to_owned(), now));
-            tracing::warn!(
-                "{what}; what was collected before goes on, and it is asked again within a minute"
-            );
         }
     }
 

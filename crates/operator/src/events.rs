@@ -7,7 +7,7 @@
 pub mod book;
 pub mod news;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::{
@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use self::book::{EventBook, Outgoing};
 use crate::{
     keeper::Keeper,
+    status_log::StatusLog,
     writer::{WriteError, in_time},
 };
 
@@ -40,9 +41,16 @@ const PARALLEL: usize = 4;
 /// How long to sleep when nothing is due.
 const FAR_AWAY: Duration = Duration::from_hours(1);
 
-/// Where events are told. Clones tell the same teller; the default one tells nobody.
+/// That events cannot be sent is said this often.
+const UNSENT: Duration = Duration::from_hours(1);
+
+/// Where events are told, and the log of what is wrong with objects. Clones tell the same teller;
+/// the default one tells nobody but the log.
 #[derive(Debug, Clone, Default)]
-pub struct Events(Option<mpsc::Sender<Event>>);
+pub struct Events {
+    sender: Option<mpsc::Sender<Event>>,
+    log: Arc<StatusLog>,
+}
 
 impl Events {
     /// Sends events through `client` until `stop`.
@@ -50,24 +58,56 @@ impl Events {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let receiver = Mutex::new(receiver);
         let (keeper, over) = (keeper.clone(), stop.child_token());
+        let log = Arc::new(StatusLog::default());
+        let lines = Arc::clone(&log);
         tokio::spawn(async move {
             let telling = || async {
-                let told = run(&client, &receiver);
+                let told = run(&client, &receiver, &lines);
                 over.run_until_cancelled(told).await;
                 // Nobody has anything to tell any more.
                 over.cancel();
             };
             keeper.keep("events", &over, telling).await;
         });
-        Self(Some(sender))
+        Self {
+            sender: Some(sender),
+            log,
+        }
+    }
+
+    /// Somebody who listens to what is told.
+    #[cfg(test)]
+    pub fn heard() -> (Self, mpsc::Receiver<Event>) {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let events = Self {
+            sender: Some(sender),
+            ..Self::default()
+        };
+        (events, receiver)
     }
 
     /// Tells of an event. Never waits.
     pub fn tell(&self, event: Event) {
-        if let Some(sender) = &self.0
+        if let Some(sender) = &self.sender
             && let Err(error) = sender.try_send(event)
         {
             tracing::debug!(%error, "an event is not told");
+        }
+    }
+
+    /// Takes note of what the conditions of an object say, whether that is new or not: the log says
+    /// what is wrong with it, once.
+    pub fn observe<K>(&self, meta: &ObjectMeta, conditions: &[Condition])
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let name = meta.name.as_deref().unwrap_or_default();
+        let object = match &meta.namespace {
+            Some(namespace) => format!("{} {namespace}/{name}", K::kind(&())),
+            None => format!("{} {name}", K::kind(&())),
+        };
+        if let Some(line) = self.log.observe(&object, conditions, Instant::now()) {
+            line.write();
         }
     }
 
@@ -82,11 +122,15 @@ impl Events {
     }
 }
 
-async fn run(client: &Client, told: &Mutex<mpsc::Receiver<Event>>) {
+async fn run(client: &Client, told: &Mutex<mpsc::Receiver<Event>>, log: &StatusLog) {
     let mut told = told.lock().await;
     let mut book = EventBook::default();
+    let mut unsent_told: Option<Instant> = None;
     loop {
         let now = Instant::now();
+        for line in log.take_due(now) {
+            line.write();
+        }
         let due = book.take_due(now);
         let sent: Vec<_> = stream::iter(due)
             .map(|outgoing| async move {
@@ -100,12 +144,22 @@ async fn run(client: &Client, told: &Mutex<mpsc::Receiver<Event>>) {
             if let Err(error) = &result {
                 let reason = &outgoing.event.reason;
                 tracing::debug!(reason, %error, "an event could not be sent");
+                if unsent_told.is_none_or(|told| now.duration_since(told) >= UNSENT) {
+                    unsent_told = Some(now);
+                    tracing::warn!(
+                        %error,
+                        "events cannot be created; they are tried again once a minute, and the \
+                         statuses of the objects say the same"
+                    );
+                }
             }
             book.sent(&outgoing.key, result.is_ok());
         }
-        let wake = book.next_due(Instant::now());
+        let wake = [book.next_due(Instant::now()), log.next_due()];
+        let wake = wake.into_iter().flatten().min();
         let wake = wake.unwrap_or_else(|| Instant::now() + FAR_AWAY);
         tokio::select! {
+            () = log.held_back.notified() => {}
             event = told.recv() => match event {
                 Some(event) => book.note(event, Instant::now()),
                 None => return,

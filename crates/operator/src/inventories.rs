@@ -319,17 +319,29 @@ impl Inventories {
         let profiles = ProfilesInUse::of(&configuration);
         let gaps = gaps(&configuration);
         let store = self.exporters.store.clone();
+        let broken = broken(&configuration);
         let held = move |scope: &RowSelection| {
             let targets = store.held(scope);
             let whole = targets.iter().filter(|target| target.namespaces.is_none());
+            let others = store.targets(scope) > whole.count();
             let named = |(key, why): (TargetKey, String)| (key.name.to_string(), why);
+            let targets = targets.into_iter();
+            let targets: Vec<_> = targets
+                .map(|target| named((target.key, target.why)))
+                .collect();
+            let stale: Vec<_> = store.stale(scope).into_iter().map(named).collect();
+            let broken = match scope {
+                RowSelection::Namespace(namespace) => broken.get(namespace),
+                RowSelection::Cluster { .. } => None,
+            };
+            let is_told = |name: &str| targets.iter().chain(&stale).any(|(told, _)| told == name);
+            let broken = broken.into_iter().flatten();
+            let broken = broken.filter(|(name, _)| !is_told(name)).cloned().collect();
             Held {
-                others: store.targets(scope) > whole.count(),
-                targets: targets
-                    .into_iter()
-                    .map(|target| named((target.key, target.why)))
-                    .collect(),
-                stale: store.stale(scope).into_iter().map(named).collect(),
+                targets,
+                broken,
+                others,
+                stale,
             }
         };
         let sinks = Arc::clone(&self.sinks);
@@ -540,7 +552,7 @@ impl Inventories {
         let condition = Condition::new(
             ConditionType::Degraded,
             ConditionStatus::True,
-            Reason::CleanupTerminal,
+            notice.fate.reason(),
             message,
             Some(subject.generation),
             Time(Timestamp::now()),
@@ -563,6 +575,7 @@ impl Inventories {
         let status = self.unfinalized.get(id).and_then(|why| {
             let now = Time(Timestamp::now());
             let after = status::unfinalized(&subject.status, subject.generation, why, &now);
+            object.observe(&self.events, &after.conditions);
             (after != subject.status && change == FinalizerChange::Add).then_some(after)
         });
         let (client, object) = (self.client.clone(), object.clone());
@@ -611,6 +624,7 @@ impl Inventories {
             degraded: &degraded,
         };
         let after = status::status(&before, &facts, &Time(Timestamp::now()));
+        object.observe(&self.events, &after.conditions);
         let settles = [PATIENCE, patience]
             .into_iter()
             .filter(|patience| steady <= *patience)
@@ -661,6 +675,36 @@ impl Inventories {
         };
         waiting.filter_map(why).collect()
     }
+}
+
+/// The targets that collect nothing as they are now, and why, by namespace.
+fn broken(configuration: &Configuration) -> BTreeMap<String, Vec<(String, String)>> {
+    let mut all: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for target in configuration.targets.all() {
+        let meta = &target.metadata;
+        let conditions = target.status.iter().flat_map(|status| &status.conditions);
+        let conditions: Vec<_> = conditions
+            .filter(|said| said.observed_generation == meta.generation)
+            .cloned()
+            .collect();
+        let ready = statements::find(&conditions, ConditionType::Ready);
+        let degraded = statements::find(&conditions, ConditionType::Degraded);
+        let (Some(ready), Some(degraded)) = (ready, degraded) else {
+            continue;
+        };
+        let is_broken = ready.status == ConditionStatus::False
+            && degraded.status == ConditionStatus::True
+            // Somebody wants it so.
+            && degraded.reason != Reason::Suspended.as_str()
+            && meta.deletion_timestamp.is_none();
+        if is_broken {
+            let namespace = meta.namespace.clone().unwrap_or_default();
+            let name = meta.name.clone().unwrap_or_default();
+            let why = format!("{}: {}", degraded.reason, degraded.message);
+            all.entry(namespace).or_default().push((name, why));
+        }
+    }
+    all
 }
 
 /// What is not known of the configuration.

@@ -151,7 +151,7 @@ pub struct Lease {
     start: Instant,
     /// Requests that failed in a row.
     failures: u32,
-    /// Writes that were forbidden since the last one that was accepted.
+    /// Requests that were forbidden since the last write that was accepted.
     forbidden: u32,
 }
 
@@ -215,7 +215,7 @@ impl Lease {
                 Some(Err(problem)) => {
                     self.complain(&problem, now);
                     self.election.failed(was_write, now);
-                    if was_write && problem.is_forbidden() {
+                    if problem.is_forbidden() {
                         self.forbidden = self.forbidden.saturating_add(1);
                         self.pause(&stop).await;
                     }

@@ -30,6 +30,7 @@ pub mod secrets;
 pub mod sink_objects;
 pub mod sink_usability;
 pub mod statements;
+pub mod status_log;
 pub mod status_pace;
 pub mod table;
 pub mod target_status;

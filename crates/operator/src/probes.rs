@@ -290,7 +290,7 @@ impl Probes {
         if wanted {
             match self.sinks.access(sink) {
                 Access::Reading => return None,
-                Access::Failed(error) => {
+                Access::Failed(error) | Access::Unread(error) => {
                     known.verdict = Some(ProbeVerdict::NoCredentials(error.message().to_owned()));
                     known.probed = None;
                 }
@@ -354,6 +354,7 @@ impl Probes {
             probed,
             &Time(Timestamp::now()),
         );
+        observe(&self.events, sink, &after.conditions);
         // Somebody asked, and was answered by a probe that began afterwards.
         let answered = is_asked_for(sink)
             && known.answered == known.request
@@ -435,6 +436,16 @@ fn is_asked_for(sink: &SinkObject) -> bool {
 
 fn uid(sink: &SinkObject) -> String {
     sink.meta.uid.clone().unwrap_or_default()
+}
+
+/// Takes note of what the conditions of a sink say, for the log.
+fn observe(events: &Events, sink: &SinkObject, conditions: &[Condition]) {
+    let observe = match sink.key.family {
+        SinkFamily::Snapshot => Events::observe::<KollectSnapshotSink>,
+        SinkFamily::Database => Events::observe::<KollectDatabaseSink>,
+        SinkFamily::Event => Events::observe::<KollectEventSink>,
+    };
+    observe(events, &sink.meta, conditions);
 }
 
 /// Writes the status; then, if the annotation has had its answer, takes it off. Returns the version

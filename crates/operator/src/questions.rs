@@ -5,8 +5,11 @@
 //! lead to the next plan.
 
 mod pace;
+mod unanswered;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
 
 use kollect_api::GroupVersionKind;
 use kollect_collect::plan::KindFact;
@@ -16,8 +19,15 @@ use kollect_watch::{
 };
 use tokio::sync::{Semaphore, mpsc};
 
-pub use self::pace::Pace;
+pub use self::{pace::Pace, unanswered::Unanswered};
+use crate::keeper::{EndedHow, Keeper};
 
+/// What is answered in the place of a question that panicked. It is asked again in its time, as
+/// every question without an answer.
+const PANICKED: &str = "the question panicked; the log of the operator has the cause";
+
+/// It is asked again within this time.
+const AGAIN: Duration = Duration::from_mins(1);
 /// How many questions of a sort are asked at a time. Where a cluster-wide list is denied there is
 /// one review per namespace and resource.
 const AT_A_TIME: usize = 8;
@@ -40,14 +50,16 @@ pub struct Questions {
     sender: mpsc::UnboundedSender<Answered>,
     kind_slots: Arc<Semaphore>,
     review_slots: Arc<Semaphore>,
+    keeper: Keeper,
 }
 
 impl Questions {
     /// Asks through these two; answers arrive at the receiver. The channel holds at most one entry
-    /// per question under way.
+    /// per question under way. The keeper hears of questions that panic.
     pub fn new(
         discovery: Arc<Discovery>,
         reviewer: Arc<Reviewer>,
+        keeper: Keeper,
     ) -> (Self, mpsc::UnboundedReceiver<Answered>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let questions = Self {
@@ -58,6 +70,7 @@ impl Questions {
             sender,
             kind_slots: Arc::new(Semaphore::new(AT_A_TIME)),
             review_slots: Arc::new(Semaphore::new(AT_A_TIME)),
+            keeper,
         };
         (questions, receiver)
     }
@@ -72,11 +85,15 @@ impl Questions {
             self.sender.clone(),
             gvk.clone(),
         );
-        let slots = Arc::clone(&self.kind_slots);
+        let (slots, keeper) = (Arc::clone(&self.kind_slots), self.keeper.clone());
         tokio::spawn(async move {
             let _slot = slots.acquire().await;
-            let answer = discovery.resolve(&gvk).await;
-            let fact = KindFact::of(answer, &["list", "watch"]);
+            let question = async {
+                let answer = discovery.resolve(&gvk).await;
+                KindFact::of(answer, &["list", "watch"])
+            };
+            let fact = contained(&keeper, &gvk, question).await;
+            let fact = fact.unwrap_or_else(|| KindFact::Failed(PANICKED.into()));
             // Nobody listens only when the operator stops.
             let _ = sender.send(Answered::Kind(gvk, fact));
         });
@@ -92,10 +109,12 @@ impl Questions {
             self.sender.clone(),
             review.clone(),
         );
-        let slots = Arc::clone(&self.review_slots);
+        let (slots, keeper) = (Arc::clone(&self.review_slots), self.keeper.clone());
         tokio::spawn(async move {
             let _slot = slots.acquire().await;
-            let permission = reviewer.permission(&review).await;
+            let question = reviewer.permission(&review);
+            let permission = contained(&keeper, &review.resource, question).await;
+            let permission = permission.unwrap_or_else(|| Permission::Failed(PANICKED.into()));
             let _ = sender.send(Answered::Access(review, permission));
         });
     }
@@ -116,6 +135,20 @@ impl Questions {
             }
         }
     }
+}
+
+/// Asks. Nothing comes back if that panics, which is told and counted: whoever waits for the answer
+/// must not wait for ever.
+async fn contained<T>(
+    keeper: &Keeper,
+    about: &impl fmt::Display,
+    question: impl Future<Output = T>,
+) -> Option<T> {
+    let answer = AssertUnwindSafe(question).catch_unwind().await;
+    if answer.is_err() {
+        keeper.note("question", about, EndedHow::Panicked, AGAIN);
+    }
+    answer.ok()
 }
 
 fn key(gvk: &GroupVersionKind) -> (String, String, String) {

@@ -63,6 +63,8 @@ pub enum Access {
     Ready(Arc<SinkSource>),
     /// They cannot be had.
     Failed(SinkError),
+    /// Whether they can be had is not known: the API server does not say.
+    Unread(SinkError),
 }
 
 /// All sinks and the Secrets behind them.
@@ -197,7 +199,7 @@ impl SinkObjects {
                         "secret {:?} in namespace {:?} cannot be read: {why}",
                         wanted.name, wanted.namespace
                     );
-                    return Access::Failed(if forbidden {
+                    return Access::Unread(if forbidden {
                         SinkError::Forbidden(text)
                     } else {
                         SinkError::Transient(text)

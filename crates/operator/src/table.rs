@@ -11,6 +11,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     marker::PhantomData,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use kollect_watch::{
@@ -23,6 +24,10 @@ use tokio::time::Instant;
 use crate::wakeups::Wakeups;
 
 pub mod relevance;
+
+/// Trouble is not told more often. A little longer than the time in which the log does not repeat
+/// itself: what is said is there.
+const TELL_AGAIN: Duration = Duration::from_secs(61);
 
 /// Namespace and name; the namespace is empty for cluster kinds.
 pub type NamespacedName = (String, String);
@@ -40,6 +45,8 @@ pub struct Table<K> {
     trouble: Option<Trouble>,
     /// Whether that has been told.
     told: bool,
+    /// When it was told last.
+    told_at: Option<Instant>,
 }
 
 /// Why a kind cannot be read.
@@ -62,6 +69,7 @@ impl<K> Default for Table<K> {
             listed: false,
             trouble: None,
             told: false,
+            told_at: None,
         }
     }
 }
@@ -90,6 +98,18 @@ impl<K> Table<K> {
     /// The objects that cannot be read, and why.
     pub fn unreadable(&self) -> impl Iterator<Item = (&NamespacedName, &String)> {
         self.unreadable.iter()
+    }
+
+    /// Whether to say now that the kind cannot be read. What comes and goes is said again after a
+    /// while, if it is there then.
+    fn may_tell(&mut self) -> bool {
+        let recent = |at: &Instant| at.elapsed() < TELL_AGAIN;
+        if self.told || self.told_at.as_ref().is_some_and(recent) {
+            return false;
+        }
+        self.told = true;
+        self.told_at = Some(Instant::now());
+        true
     }
 
     /// Says that the kind can be read again, if anybody was told that it cannot.
@@ -128,14 +148,13 @@ impl<K> Table<K> {
     /// Drops what the listing did not show.
     fn sweep(&mut self) -> bool {
         let first = !std::mem::replace(&mut self.listed, true);
-        let had_trouble = self.trouble.take().is_some();
         let Some(seen) = self.listing.take() else {
-            return first || had_trouble;
+            return first;
         };
         let before = self.objects.len() + self.unreadable.len();
         self.objects.retain(|key, _| seen.contains(key));
         self.unreadable.retain(|key, _| seen.contains(key));
-        first || had_trouble || before != self.objects.len() + self.unreadable.len()
+        first || before != self.objects.len() + self.unreadable.len()
     }
 }
 
@@ -262,10 +281,8 @@ where
                 }
                 None => Change::Nothing,
             },
-            WatchDelivery::ListingFinished { .. } => {
-                table.told_again(&what);
-                table.sweep().into()
-            }
+            // What was in the way of changes may be so still.
+            WatchDelivery::ListingFinished { .. } => table.sweep().into(),
             WatchDelivery::Progress { .. } => Change::Nothing,
             WatchDelivery::Interrupted(interruption) => {
                 let before = table.trouble.as_ref();
@@ -278,8 +295,7 @@ where
                 // One that passes with the next try is nothing to tell.
                 let lasts =
                     trouble.class == InterruptionClass::Forbidden || interruption.failures > 1;
-                if lasts && !table.told {
-                    table.told = true;
+                if lasts && table.may_tell() {
                     let known = if table.listed {
                         "what was read before stays in use"
                     } else {
@@ -346,7 +362,7 @@ fn without_status<K: DeserializeOwned>(json: &[u8]) -> Option<K> {
 mod tests {
     use super::*;
     use kollect_api::{KollectInventory, KollectScope};
-    use kollect_watch::Unreadable;
+    use kollect_watch::{Interruption, Unreadable};
 
     fn scope(name: &str, denied: &str) -> KollectScope {
         let json = serde_json::json!({
@@ -443,6 +459,49 @@ mod tests {
 
         shared.take(gone("b")).await;
         assert!(names(&shared).is_empty());
+    }
+
+    /// Whoever may list and not watch is asked again and again, and is in trouble all the time.
+    #[tokio::test(start_paused = true)]
+    async fn trouble_ends_when_changes_arrive_not_with_a_listing() {
+        let mut shared = Shared::<KollectScope>::new(Arc::default(), "scopes");
+        let refused = || {
+            WatchDelivery::Interrupted(Interruption {
+                class: InterruptionClass::Forbidden,
+                message: "403: no".to_owned(),
+                failures: 1,
+                retry_in: Duration::from_secs(30),
+            })
+        };
+        let finished = || WatchDelivery::ListingFinished {
+            resource_version: "1".into(),
+        };
+        let since = |shared: &Shared<KollectScope>| {
+            shared.read(|table| table.trouble().map(|trouble| trouble.since))
+        };
+        let begun = Instant::now();
+        for _ in 0..4 {
+            shared.take(WatchDelivery::ListingStarted).await;
+            shared.take(finished()).await;
+            shared.take(refused()).await;
+            tokio::time::advance(Duration::from_secs(30)).await;
+        }
+        assert!(shared.read(Table::is_listed));
+        assert_eq!(since(&shared), Some(begun), "it never ended");
+        shared.take(WatchDelivery::Resumed).await;
+        assert_eq!(since(&shared), None);
+    }
+
+    /// The log does not repeat itself within a minute, so nothing counts as said in that time.
+    #[tokio::test(start_paused = true)]
+    async fn trouble_that_returns_is_told_again_when_it_can_be() {
+        let mut table = Table::<KollectScope>::default();
+        assert!(table.may_tell());
+        assert!(!table.may_tell(), "once");
+        table.told_again("scopes");
+        assert!(!table.may_tell(), "too soon");
+        tokio::time::advance(TELL_AGAIN).await;
+        assert!(table.may_tell());
     }
 
     #[tokio::test]

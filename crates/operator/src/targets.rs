@@ -8,7 +8,9 @@ use std::{
 };
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kollect_api::{KollectClusterTarget, KollectTarget, meta, target::TargetStatus};
+use kollect_api::{
+    KollectClusterTarget, KollectTarget, condition::Condition, meta, target::TargetStatus,
+};
 use kollect_collect::{
     engine::Engine,
     gates::Version,
@@ -23,7 +25,8 @@ use tokio::time::Instant;
 use crate::{
     configuration::Configuration,
     control_loop::earliest,
-    events::Events,
+    events::{self, Events},
+    keeper::{Attempt, Bulkhead, Keeper},
     sink_objects, sink_usability,
     status_pace::{News, StatusPace},
     target_status::{self, TargetFacts, Trouble},
@@ -135,11 +138,17 @@ pub struct Targets {
     writes: WriteQueue<TargetKey, Written>,
     events: Events,
     failures: BTreeMap<TargetKind, u64>,
+    bulkhead: Bulkhead<TargetKey>,
 }
 
 impl Targets {
     /// Writes through `client`, when there are slots; numbers alone are written at most this often.
-    pub fn new(client: Client, slots: WriteSlots, count_resync: Duration) -> Self {
+    pub fn new(
+        client: Client,
+        slots: WriteSlots,
+        count_resync: Duration,
+        keeper: &Keeper,
+    ) -> Self {
         Self {
             client,
             count_resync,
@@ -147,6 +156,7 @@ impl Targets {
             events: slots.events().clone(),
             writes: WriteQueue::new(slots),
             failures: BTreeMap::new(),
+            bulkhead: Bulkhead::new(keeper.clone(), "target"),
         }
     }
 
@@ -174,6 +184,7 @@ impl Targets {
             .collect();
         self.records.retain(|key, _| known.contains(key));
         self.writes.retain(|key| known.contains(key));
+        self.bulkhead.retain(|key| known.contains(key));
         earliest(
             self.update_kind(targets, engine, plan, Some(&sinks)),
             self.update_kind(cluster_targets, engine, plan, None),
@@ -208,56 +219,96 @@ impl Targets {
         plan: &Plan,
         sinks: Option<&dyn Fn(&str) -> target_status::Sinks>,
     ) -> Option<Instant> {
-        let now = Time(Timestamp::now());
-        let moment = Instant::now();
         let mut next = None;
         for target in targets {
-            let key = target.key();
-            if self.writes.defer(&key) {
-                continue;
-            }
-            let record = self.records.entry(key.clone()).or_default();
-            let mut work = Work {
-                finalizers: record.finalizers(&*target),
-                status: None,
-                base: record.base(&*target),
+            let sync = |all: &mut Self| {
+                let facts = |key: &TargetKey| {
+                    let namespace = target.meta().namespace.as_deref().unwrap_or_default();
+                    let sinks = sinks.map(|sinks| sinks(namespace));
+                    Some(facts(&*target, plan.target(key)?, engine, sinks))
+                };
+                all.update_one(&target, facts)
             };
-            let target_plan = plan.target(&key);
-            if let Some(target_plan) = target_plan.filter(|_| !is_deleted(&*target)) {
-                let namespace = target.meta().namespace.as_deref().unwrap_or_default();
-                let sinks = sinks.map(|sinks| sinks(namespace));
-                let mut facts = facts(&*target, target_plan, engine, sinks);
-                facts.finalizer.clone_from(&record.finalizer);
-                let patient_until = record.listing(facts.complete, moment);
-                facts.catching_up = patient_until.is_some();
-                next = earliest(next, patient_until);
-                let known = (facts, target.meta().resource_version.clone());
-                if work.finalizers.is_none() && record.settled.as_ref() == Some(&known) {
-                    self.writes.withdraw(&key);
-                    continue;
-                }
-                let before = record.status(&*target);
-                let after = target_status::status(&before, &known.0, &now);
-                if after == before {
-                    record.settled = Some(known);
-                } else {
-                    let due = record
-                        .pace
-                        .due(news(&before, &after), self.count_resync, moment);
-                    if due > moment {
-                        next = earliest(next, Some(due));
-                    } else {
-                        work.status = Some((before, after));
-                    }
-                }
-            }
-            if work.finalizers.is_some() || work.status.is_some() {
-                let version = work.base.clone();
-                let write = write(self.client.clone(), self.events.clone(), target, work);
-                self.writes.submit(key, version, write);
-            } else {
+            next = earliest(next, self.contained(&target, sync));
+        }
+        next
+    }
+
+    /// Looks after one target. If that panics, the others are none the worse.
+    fn contained<K: Target>(
+        &mut self,
+        target: &Arc<K>,
+        work: impl FnOnce(&mut Self) -> Option<Instant>,
+    ) -> Option<Instant> {
+        let mut bulkhead = std::mem::take(&mut self.bulkhead);
+        let events = self.events.clone();
+        let tell = |panic: &Condition| {
+            events.tell(events::event::<K>(target.meta(), panic, Timestamp::now()));
+        };
+        let attempt = bulkhead.attempt(&target.key(), || work(self), tell);
+        self.bulkhead = bulkhead;
+        match attempt {
+            Attempt::Done(wake) => wake,
+            Attempt::Resting(again) | Attempt::Panicked(again) => Some(again),
+        }
+    }
+
+    /// Begins to bring one target up to date. Returns when to look again, if not before.
+    fn update_one<K: Target>(
+        &mut self,
+        target: &Arc<K>,
+        facts: impl FnOnce(&TargetKey) -> Option<TargetFacts>,
+    ) -> Option<Instant> {
+        let (now, moment) = (Time(Timestamp::now()), Instant::now());
+        let key = target.key();
+        if self.writes.defer(&key) {
+            return None;
+        }
+        let mut next = None;
+        let record = self.records.entry(key.clone()).or_default();
+        let mut work = Work {
+            finalizers: record.finalizers(&**target),
+            status: None,
+            base: record.base(&**target),
+        };
+        let facts = if is_deleted(&**target) {
+            None
+        } else {
+            facts(&key)
+        };
+        if let Some(mut facts) = facts {
+            facts.finalizer.clone_from(&record.finalizer);
+            let patient_until = record.listing(facts.complete, moment);
+            facts.catching_up = patient_until.is_some();
+            next = patient_until;
+            let known = (facts, target.meta().resource_version.clone());
+            if work.finalizers.is_none() && record.settled.as_ref() == Some(&known) {
                 self.writes.withdraw(&key);
+                return next;
             }
+            let before = record.status(&**target);
+            let after = target_status::status(&before, &known.0, &now);
+            self.events.observe::<K>(target.meta(), &after.conditions);
+            if after == before {
+                record.settled = Some(known);
+            } else {
+                let due = record
+                    .pace
+                    .due(news(&before, &after), self.count_resync, moment);
+                if due > moment {
+                    next = earliest(next, Some(due));
+                } else {
+                    work.status = Some((before, after));
+                }
+            }
+        }
+        if work.finalizers.is_some() || work.status.is_some() {
+            let version = work.base.clone();
+            let target = Arc::clone(target);
+            let write = write(self.client.clone(), self.events.clone(), target, work);
+            self.writes.submit(key, version, write);
+        } else {
+            self.writes.withdraw(&key);
         }
         next
     }
@@ -491,6 +542,41 @@ mod tests {
             let found = news(&status(before.0, before.1), &status(after.0, after.1));
             assert_eq!(found, expected, "{before:?} {after:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn c3_a_panic_about_one_target_is_told_of_it_alone() {
+        let target = |name: &str| -> Arc<KollectTarget> {
+            let target = serde_json::json!({
+                "apiVersion": meta::API_VERSION, "kind": "KollectTarget",
+                "metadata": {"name": name, "namespace": "team-a", "uid": name},
+                "spec": {"profileRef": "p"},
+            });
+            Arc::new(serde_json::from_value(target).expect("a target"))
+        };
+        let (events, mut heard) = Events::heard();
+        let keeper = Keeper::default();
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
+        let client = Client::try_from(nowhere).expect("a client");
+        let slots = WriteSlots::new(events);
+        let mut targets = Targets::new(client, slots, Duration::from_mins(1), &keeper);
+        let (bad, good) = (target("bad"), target("good"));
+        let again = targets.contained(&bad, |_| panic!("as asked for"));
+        assert!(again.is_some(), "it is tried again");
+        let event = heard.try_recv().expect("an event");
+        assert_eq!(event.reason.as_deref(), Some("ReconcilePanic"));
+        assert_eq!(event.involved_object.name.as_deref(), Some("bad"));
+        assert_eq!(keeper.restarts().get("target"), Some(&1));
+        let mut looked = Vec::new();
+        for target in [&bad, &good] {
+            let key = target.key();
+            targets.contained(target, |_| {
+                looked.push(key.name.to_string());
+                None
+            });
+        }
+        assert_eq!(looked, ["good"], "the other one rests for a moment");
+        assert!(heard.try_recv().is_err());
     }
 
     #[tokio::test(start_paused = true)]

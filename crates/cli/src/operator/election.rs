@@ -13,7 +13,10 @@ use kube::Client;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{duration, inherited::switch};
+use super::{
+    duration,
+    inherited::{GoSwitch as _, switch},
+};
 
 /// Where a pod finds the name of its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -23,16 +26,7 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 #[command(next_help_heading = "Leader election")]
 pub(super) struct Election {
     /// Of several replicas let one write; the others collect and take over when it goes.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = ArgAction::Set,
-        default_value_t = false,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = switch
-    )]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, value_parser = switch, go_switch())]
     leader_elect: bool,
     /// Namespace of the Lease; empty for the pod's own.
     #[arg(

@@ -127,12 +127,7 @@ impl clap::Args for Given {
                 .help_heading("Accepted for manifests of the original Kollect, without effect")
                 .help(flag.why);
             command.arg(match flag.value {
-                Value::Switch => arg
-                    .value_name("BOOL")
-                    .num_args(0..=1)
-                    .require_equals(true)
-                    .default_missing_value("true")
-                    .value_parser(switch),
+                Value::Switch => arg.go_switch().value_parser(switch),
                 Value::Number => arg
                     .value_name("NUMBER")
                     .allow_negative_numbers(true)
@@ -147,6 +142,21 @@ impl clap::Args for Given {
 
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
+    }
+}
+
+/// Flags that are on or off, as Go has them: `--flag`, `--flag=true`, `--flag=false`.
+pub(super) trait GoSwitch {
+    /// May be given without a value, and never takes the next argument for one.
+    fn go_switch(self) -> Self;
+}
+
+impl GoSwitch for Arg {
+    fn go_switch(self) -> Self {
+        self.value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
     }
 }
 

@@ -9,7 +9,10 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use super::{inherited::switch, repeats::Repeats};
+use super::{
+    inherited::{GoSwitch as _, switch},
+    repeats::Repeats,
+};
 
 /// Options of log lines.
 #[derive(Debug, Args)]
@@ -22,15 +25,7 @@ pub(super) struct Logging {
     #[arg(long, value_name = "FORM", value_parser = ["json", "console"])]
     zap_encoder: Option<String>,
     /// false: log lines as JSON, unless --zap-encoder says otherwise.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = switch
-    )]
+    #[arg(long, action = ArgAction::Set, value_parser = switch, go_switch())]
     zap_devel: Option<bool>,
     /// How much is logged: error, info, debug, or a number (1 is debug, 2 and more is everything).
     /// RUST_LOG says it in more detail.

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kollect_operator::status_log::without_numbers;
 use tracing::{
     Event, Level, Metadata,
     field::{Field, Visit},
@@ -50,28 +51,30 @@ impl<S> Filter<S> for Repeats {
         if *event.metadata().level() > Level::WARN {
             return true;
         }
-        let mut content = Content(DefaultHasher::new());
-        event.metadata().callsite().hash(&mut content.0);
+        let mut content = Content(String::new());
         event.record(&mut content);
-        self.is_news(content.0.finish(), Instant::now())
+        let mut hash = DefaultHasher::new();
+        event.metadata().callsite().hash(&mut hash);
+        content.pattern().hash(&mut hash);
+        self.is_news(hash.finish(), Instant::now())
     }
 }
 
-/// The content of a line, as a hash.
-struct Content(DefaultHasher);
+/// The content of a line.
+struct Content(String);
+
+impl Content {
+    /// What makes a line another one: not how often something was tried, nor for how long or when
+    /// it is tried again.
+    fn pattern(&self) -> String {
+        without_numbers(&self.0)
+    }
+}
 
 impl Visit for Content {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        field.name().hash(&mut self.0);
-        // A hash takes everything.
-        let _ = write!(self, "{value:?}");
-    }
-}
-
-impl fmt::Write for Content {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
+        // A text takes everything.
+        let _ = write!(self.0, "{} {value:?} ", field.name());
     }
 }
 
@@ -87,6 +90,20 @@ mod tests {
         assert!(!news(1, 1) && !news(1, 59) && !news(2, 59));
         assert!(news(1, 60), "once more after a minute");
         assert!(!news(1, 119) && news(1, 120));
+    }
+
+    #[test]
+    fn c20_counts_and_waits_do_not_make_another_line() {
+        let pattern = |text: &str| Content(text.to_owned()).pattern();
+        let first = pattern("object inventory team-1/inv message cannot write; trying again in 1 s ");
+        assert_eq!(
+            first,
+            pattern("object inventory team-1/inv message cannot write; trying again in 64 s ")
+        );
+        assert_ne!(
+            first,
+            pattern("object inventory team-2/inv message cannot write; trying again in 1 s ")
+        );
     }
 
     #[test]

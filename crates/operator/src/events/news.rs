@@ -37,8 +37,7 @@ pub fn worth_telling<'c>(before: &[Condition], after: &'c [Condition]) -> Vec<&'
         .into_iter()
         .filter_map(|type_| find(before, type_))
         .any(is_trouble);
-    let under_way = find(after, Ready).is_some_and(|ready| ready.status != ConditionStatus::True);
-    if troubles(after).next().is_none() && !under_way {
+    if troubles(after).next().is_none() && !is_under_way(after) {
         let good = [SinkReachable, ConnectionVerified, Ready]
             .into_iter()
             .filter_map(|type_| find(after, type_))
@@ -56,6 +55,17 @@ pub fn worth_telling<'c>(before: &[Condition], after: &'c [Condition]) -> Vec<&'
     }
     told.extend(after.iter().filter(|said| is_advice(said) && is_new(said)));
     told
+}
+
+/// What is wrong with an object, in the most telling of its conditions.
+pub fn trouble(conditions: &[Condition]) -> Option<&Condition> {
+    let mut known = TROUBLE.into_iter();
+    known.find_map(|type_| find(conditions, type_).filter(|said| is_trouble(said)))
+}
+
+/// Whether an object is not ready, whatever the reason.
+pub fn is_under_way(conditions: &[Condition]) -> bool {
+    find(conditions, Ready).is_some_and(|ready| ready.status != ConditionStatus::True)
 }
 
 /// Whether a condition says that something is wrong, rather than under way.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use kollect_api::SinkKey;
+use kollect_api::{SinkKey, condition::Reason};
 use kollect_export::{
     Report,
     order::{Order, Source},
@@ -48,6 +48,14 @@ pub(super) enum Fate {
 }
 
 impl Fate {
+    /// The word of the event: nobody is to mend what is tried again by itself.
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Self::LeftAsTheyAre | Self::GivenUp => Reason::CleanupTerminal,
+            Self::TriedAgain => Reason::Progressing,
+        }
+    }
+
     /// What is told, after the name of the sink.
     pub(super) fn text(self) -> &'static str {
         match self {
@@ -55,7 +63,9 @@ impl Fate {
             Self::GivenUp => {
                 "could not be cleaned up in time; remove by hand what it still holds of this inventory"
             }
-            Self::TriedAgain => "cannot be cleaned up; trying again",
+            Self::TriedAgain => {
+                "cannot be cleaned up yet; it is tried again with growing pauses, as long as the operator's patience lasts"
+            }
         }
     }
 }

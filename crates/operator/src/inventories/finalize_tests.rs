@@ -158,3 +158,11 @@ fn c18_nothing_is_told_of_a_sink_that_was_emptied() {
         assert!(gone.notices.is_empty());
     }
 }
+
+#[test]
+fn what_is_tried_again_is_not_called_terminal() {
+    for fate in [Fate::LeftAsTheyAre, Fate::GivenUp, Fate::TriedAgain] {
+        let terminal = fate.reason() == Reason::CleanupTerminal;
+        assert_eq!(terminal, !fate.text().contains("tried again"), "{fate:?}");
+    }
+}

@@ -167,6 +167,18 @@ impl InventoryObject {
         }
     }
 
+    /// Takes note of what its conditions say, for the log.
+    pub(super) fn observe(&self, events: &Events, conditions: &[Condition]) {
+        match self {
+            Self::Namespaced(inventory) => {
+                events.observe::<KollectInventory>(&inventory.metadata, conditions);
+            }
+            Self::Cluster(inventory) => {
+                events.observe::<KollectClusterInventory>(&inventory.metadata, conditions);
+            }
+        }
+    }
+
     /// Tells what is worth telling about new conditions.
     pub(super) fn tell(&self, events: &Events, before: &[Condition], after: &[Condition]) {
         match self {

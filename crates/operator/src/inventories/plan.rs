@@ -97,6 +97,8 @@ pub struct Gaps {
 pub struct Held {
     /// Their names, and what is wrong with them.
     pub targets: Vec<(String, String)>,
+    /// Others that collect nothing, and what is wrong with them: they have no rows to keep.
+    pub broken: Vec<(String, String)>,
     /// Whether there are other targets, or other namespaces of theirs, whose rows are exported.
     pub others: bool,
     /// Targets of which something may not be read any more, and what: their rows are exported as
@@ -165,33 +167,38 @@ impl Gaps {
 impl Held {
     /// What is said about targets of which something is not known.
     fn trouble(&self) -> Option<Trouble> {
-        let text = |count| format!("{count} target(s) held, their rows stay as they are");
-        degraded(&self.targets, text)
-    }
-
-    /// What is said about targets whose rows go out of date.
-    fn doubt(&self) -> Option<Trouble> {
-        let text = |count| format!("{count} target(s) cannot be read, what was read before stays");
-        degraded(&self.stale, text)
+        let parts = [
+            explained("held, their rows stay as they are", &self.targets),
+            explained("collect nothing", &self.broken),
+            explained("cannot be read, what was read before stays", &self.stale),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| Trouble {
+            reason: Reason::TargetDegraded,
+            message: parts.join("; "),
+        })
     }
 }
 
-/// The complaint about some targets, the first of which are explained.
-fn degraded(targets: &[(String, String)], text: impl Fn(usize) -> String) -> Option<Trouble> {
+/// How many targets, what became of them, and why, for the first few.
+fn explained(fate: &str, targets: &[(String, String)]) -> Option<String> {
     /// How many targets a message explains.
     const NAMED: usize = 3;
-    if targets.is_empty() {
-        return None;
-    }
-    let named = targets.iter().take(NAMED);
-    let mut texts: Vec<String> = named.map(|(name, why)| format!("{name}: {why}")).collect();
+    /// How much is said about each: one must not leave the others without a word.
+    const LONGEST: usize = 200;
+    let mut texts: Vec<String> = targets
+        .iter()
+        .take(NAMED)
+        .map(|(name, why)| match why.floor_char_boundary(LONGEST) {
+            end if end < why.len() => format!("{name}: {}…", &why[..end]),
+            _ => format!("{name}: {why}"),
+        })
+        .collect();
     if targets.len() > NAMED {
         texts.push("…".to_owned());
     }
-    Some(Trouble {
-        reason: Reason::TargetDegraded,
-        message: format!("{}: [{}]", text(targets.len()), texts.join("; ")),
-    })
+    (!targets.is_empty())
+        .then(|| format!("{} target(s) {fate}: [{}]", targets.len(), texts.join("; ")))
 }
 
 /// What is wrong with one sink of an inventory before anything is sent.
@@ -240,10 +247,11 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
     }
     doubt = doubt.or_else(|| world.gaps.for_doubt(subject));
     let held = (world.held)(&scope);
+    // Nothing is left to export. A rollup waits for every one of its targets anyway.
+    let nothing_left = !held.others && !held.targets.is_empty() && subject.rollup.is_none();
     match held.trouble() {
-        // Nothing is left to export. A rollup waits for every one of its targets anyway.
-        Some(trouble) if !held.others && subject.rollup.is_none() => gate = gate.or(Some(trouble)),
-        trouble => doubt = trouble.or_else(|| held.doubt()).or(doubt),
+        Some(trouble) if nothing_left => gate = gate.or(Some(trouble)),
+        trouble => doubt = trouble.or(doubt),
     }
     if subject.suspend {
         gate = Some(Trouble {
@@ -537,7 +545,7 @@ fn source(access: Access) -> Source {
     match access {
         Access::Reading => Source::Reading,
         Access::Ready(source) => Source::Ready(source),
-        Access::Failed(error) => Source::Held(error),
+        Access::Failed(error) | Access::Unread(error) => Source::Held(error),
     }
 }
 

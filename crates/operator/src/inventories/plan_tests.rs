@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[path = "edit_and_delete_tests.rs"]
+mod edits_and_deletions;
+#[path = "forged_status_tests.rs"]
+mod forged_statuses;
 #[path = "unread_tests.rs"]
 mod unread;
 
@@ -439,139 +443,6 @@ fn what_the_status_remembers_and_the_spec_does_not_is_cleaned_up() {
     );
 }
 
-/// Entries of a status as somebody with ill intent would write them.
-fn forged() -> Vec<kollect_api::inventory::SinkExportStatus> {
-    let times = ["9999-12-30T22:00:00Z", "-009999-01-02T02:00:00Z"];
-    let namespaces = [
-        None,
-        Some(""),
-        Some("team-b"),
-        Some("../team-b"),
-        Some("kollect-system"),
-    ];
-    let names = [
-        "",
-        "/",
-        "database/",
-        "database/pg",
-        "database/pg/../x",
-        "nonsense/pg",
-        "event/\u{0}",
-    ];
-    let mut all = Vec::new();
-    for time in times {
-        for namespace in namespaces {
-            for name in names {
-                let entry = json!({
-                    "name": name, "namespace": namespace, "lastExportTime": time,
-                    "lastChecksum": "x".repeat(100), "itemCount": i64::MAX,
-                    "conditions": [{
-                        "type": "Synced", "status": "True", "reason": "Exported", "message": "",
-                        "lastTransitionTime": time, "observedGeneration": i64::MIN,
-                    }],
-                });
-                all.push(serde_json::from_value(entry).expect("an entry"));
-            }
-        }
-    }
-    all
-}
-
-#[test]
-fn a14_a_forged_status_leads_to_no_sink_of_another_namespace() {
-    let world = Small::default().sink("pg", json!({}));
-    for deleted in [None, Some("2026-01-15T12:00:00Z")] {
-        let mut subject = inventory(json!({}));
-        subject.status.sink_exports = forged();
-        subject.deleted_at = deleted.map(|at| at.parse().expect("a time"));
-        let plan = world.plan(&subject);
-        let retired = plan.order.retire.iter().map(|sink| &sink.key);
-        let all: BTreeSet<&str> = retired
-            .chain(&plan.orphans)
-            .map(|key| key.namespace.as_str())
-            .collect();
-        assert_eq!(all.into_iter().collect::<Vec<_>>(), ["team-a"]);
-        assert_eq!(plan.order.retire.len(), 1, "the one that is there");
-    }
-}
-
-#[test]
-fn a14_no_forged_status_keeps_the_next_one_from_being_made() {
-    use super::super::status::{InventoryFacts, status};
-
-    let world = Small::default().sink("pg", json!({}));
-    let references = json!({"databaseSinkRefs": [{"name": "pg"}]});
-    for mut subject in [
-        inventory(references.clone()),
-        rollup("9999-12-30T22:00:00Z", references),
-    ] {
-        for generation in [None, Some(i64::MIN), Some(1), Some(i64::MAX)] {
-            subject.status.sink_exports = forged();
-            subject.status.observed_generation = generation;
-            subject.status.item_count = i64::MIN;
-            for deleted in [
-                None,
-                Some("9999-12-30T22:00:00Z"),
-                Some("-009999-01-02T02:00:00Z"),
-            ] {
-                subject.deleted_at = deleted.map(|at| at.parse().expect("a time"));
-                let plan = world.plan(&subject);
-                let lane = |sink: &SinkOrder| kollect_export::report::LaneReport {
-                    key: sink.key.clone(),
-                    state: kollect_export::report::LaneState::Behind,
-                    last_export: None,
-                    confirmed_at: None,
-                    skipped: None,
-                    read_back: None,
-                    often: None,
-                };
-                // An exporter that has not looked yet leaves the status as it is.
-                let report = kollect_export::Report {
-                    lanes: plan.order.deliver.iter().map(lane).collect(),
-                    ..kollect_export::Report::default()
-                };
-                let facts = InventoryFacts {
-                    generation: subject.generation,
-                    cluster: subject.rollup.is_some(),
-                    plan: &plan,
-                    report: &report,
-                    steady: Duration::from_hours(1),
-                    patience: Duration::ZERO,
-                    degraded: &[],
-                };
-                let now = "2026-01-15T12:00:00Z".parse().expect("a time");
-                let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now);
-                let next = status(&subject.status, &facts, &now);
-                let own = Some(subject.generation);
-                // Nothing is said before the exporter has looked at its sinks.
-                let silent = plan.undecided || !plan.order.deliver.is_empty();
-                assert!(silent || next.observed_generation == own);
-            }
-        }
-    }
-}
-
-#[test]
-fn a14_a_forged_status_of_a_cluster_inventory_stays_within_its_scopes() {
-    let spec = json!({"targetRefs": ["alpha"]});
-    let mut subject = rollup("2026-01-15T11:50:00Z", spec);
-    subject.status.sink_exports = forged();
-    let free = Small::default().sink("pg", json!({}));
-    let bound = Small::default()
-        .sink("pg", json!({}))
-        .cluster_scope(json!({"allowedStaticRefNamespaces": ["kollect-system"]}));
-    let namespaces = |world: &Small| -> Vec<String> {
-        let plan = world.plan(&subject);
-        let retired = plan.order.retire.iter();
-        retired.map(|sink| sink.key.namespace.clone()).collect()
-    };
-    assert!(
-        namespaces(&free).contains(&"team-b".to_owned()),
-        "no limit was set"
-    );
-    assert_eq!(namespaces(&bound), ["kollect-system"]);
-}
-
 #[test]
 fn c18_what_was_served_and_is_no_longer_named_is_cleaned_up_whatever_the_status_says() {
     let mut subject = inventory(json!({"databaseSinkRefs": [{"name": "pg"}]}));
@@ -589,81 +460,6 @@ fn c18_what_was_served_and_is_no_longer_named_is_cleaned_up_whatever_the_status_
     let retired: Vec<_> = plan.order.retire.iter().map(|s| s.key.clone()).collect();
     assert_eq!(retired, [key("old")]);
     assert_eq!(plan.order.deliver.len(), 1);
-}
-
-/// Another configuration is what makes a sink get all rows at once: after an edit of the inventory
-/// (S10), of the sink or its Secrets (S13), and for an inventory that was created again (S35).
-#[test]
-fn s10_s13_s35_everything_an_export_depends_on_changes_its_configuration() {
-    let spec = json!({"snapshotSinkRefs": [{"name": "git"}], "databaseSinkRefs": [{"name": "pg"}]});
-    let world = |version| Small {
-        version,
-        ..Small::default().sink("pg", json!({})).repository("git")
-    };
-    let of = |subject: &Subject, version: u128| {
-        let orders = world(version).plan(subject).order.deliver;
-        orders.iter().map(|o| o.configuration).collect::<Vec<_>>()
-    };
-    let plain = inventory(spec);
-    let mut generation = plain.clone();
-    generation.generation = 2;
-    let mut asked = plain.clone();
-    asked.requested_at = Some("now".to_owned());
-    let mut recreated = plain.clone();
-    recreated.uid = "other".to_owned();
-    let before = of(&plain, 1);
-    assert_eq!(before.len(), 2);
-    assert_eq!(before, of(&plain.clone(), 1));
-    for (other, version) in [(&generation, 1), (&asked, 1), (&recreated, 1), (&plain, 2)] {
-        let now = of(other, version);
-        let mut both = before.iter().zip(&now);
-        assert!(both.all(|(before, now)| before != now), "{other:?}");
-    }
-    assert_eq!(world(1).plan(&generation).order.generation, 2);
-}
-
-/// All sinks are to be emptied and none is delivered to, also when exports are suspended. Which
-/// files and rows go is said by the sinks.
-#[test]
-fn s33_a_deleted_inventory_is_taken_out_of_all_its_sinks() {
-    let world = Small::default().sink("pg", json!({})).repository("git");
-    for suspend in [false, true] {
-        let mut subject = inventory(json!({
-            "suspend": suspend,
-            "snapshotSinkRefs": [{"name": "git"}], "databaseSinkRefs": [{"name": "pg"}],
-        }));
-        assert!(world.plan(&subject).order.retire.is_empty());
-        subject.deleted_at = Some("2026-01-15T12:00:00Z".parse().expect("a time"));
-        let plan = world.plan(&subject);
-        assert!(plan.order.deliver.is_empty() && !plan.order.open);
-        let retired = plan.order.retire.iter();
-        let mut retired: Vec<_> = retired.map(|s| s.key.within_inventory()).collect();
-        retired.sort();
-        assert_eq!(retired, ["database/pg", "snapshot/git"], "{suspend}");
-        assert!(plan.orphans.is_empty());
-    }
-}
-
-/// A sink that is no more is told of and left out. The original waits for it for ever.
-#[test]
-fn s34_a_sink_that_is_gone_does_not_hold_a_deleted_inventory() {
-    let world = Small::default().sink("pg", json!({}));
-    let spec = json!({"databaseSinkRefs": [{"name": "pg"}, {"name": "gone"}]});
-    let mut subject = inventory(spec);
-    subject.deleted_at = Some("2026-01-15T12:00:00Z".parse().expect("a time"));
-    let plan = world.plan(&subject);
-    let retired: Vec<_> = plan.order.retire.iter().map(|s| &*s.key.name).collect();
-    assert_eq!(retired, ["pg"]);
-    let orphans: Vec<_> = plan.orphans.iter().map(|key| &*key.name).collect();
-    assert_eq!(orphans, ["gone"]);
-    // Not being able to look is no reason to leave rows behind.
-    let unread = Small {
-        forbidden: true,
-        ..Small::default()
-    };
-    let plan = unread.plan(&subject);
-    assert_eq!(plan.order.retire.len(), 2);
-    assert!(plan.orphans.is_empty());
 }
 
 #[test]
@@ -871,4 +667,43 @@ fn b3_a_held_target_is_named_and_others_go_on() {
     .plan(&team);
     assert_eq!(gate(&plan).expect("a gate").0, Reason::TargetDegraded);
     assert!(!plan.order.open);
+}
+
+#[test]
+fn three_broken_targets_are_named_and_all_are_counted() {
+    let team = inventory(json!({}));
+    let names = |prefix: &str, count: usize| -> Vec<(String, String)> {
+        let names = (0..count).map(|number| format!("{prefix}{number}"));
+        names.map(|name| (name, "why".to_owned())).collect()
+    };
+    for (held, broken, expected) in [
+        (0, 0, None),
+        (0, 2, Some("2 target(s) collect nothing: [b0: why; b1: why]")),
+        (
+            1,
+            4,
+            Some(
+                "1 target(s) held, their rows stay as they are: [h0: why]; \
+                 4 target(s) collect nothing: [b0: why; b1: why; b2: why; …]",
+            ),
+        ),
+    ] {
+        let plan = Small {
+            held: Held {
+                targets: names("h", held),
+                broken: names("b", broken),
+                others: true,
+                ..Held::default()
+            },
+            ..Small::default()
+        }
+        .plan(&team);
+        assert!(plan.order.open, "others go on");
+        let doubt = plan.doubt.map(|doubt| doubt.message);
+        assert_eq!(doubt.as_deref(), expected);
+    }
+    // One that has a lot to say leaves room for the others.
+    let long = [("a".to_owned(), "x".repeat(900)), ("b".to_owned(), "y".to_owned())];
+    let text = explained("held", &long).expect("a text");
+    assert!(text.ends_with("…; b: y]"), "{text}");
 }

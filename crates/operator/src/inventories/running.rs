@@ -210,6 +210,7 @@ fn doubtful(before: Option<&Report>, now: &Report) -> Vec<SinkKey> {
                 // A good probe has the export tried again at once: without a bound the two could
                 // go on causing each other.
                 in_a_row: 1,
+                ..
             } => Some(error.clone()),
             _ => None,
         })
@@ -253,7 +254,13 @@ mod tests {
 
     #[test]
     fn c17_a_terminal_failure_casts_doubt_on_the_last_probe_once() {
-        let failed = |error, in_a_row| report(LaneState::Failed { error, in_a_row });
+        let failed = |error, in_a_row| {
+            report(LaneState::Failed {
+                error,
+                in_a_row,
+                next: None,
+            })
+        };
         let denied = || SinkError::terminal("authentication failed");
         for (case, before, now, doubted) in [
             ("fine", None, report(LaneState::InStep), 0),

@@ -163,7 +163,7 @@ pub fn status(
         .report
         .lanes
         .iter()
-        .map(|lane| (lane, standing(lane, &facts.plan.findings)))
+        .map(|lane| (lane, standing(lane, facts.plan)))
         .collect();
     sink_entries::update(&mut next, previous, facts, &standings, now);
     let synced = statements::find(&previous.conditions, ConditionType::Synced);

@@ -80,7 +80,11 @@ fn lane(key: SinkKey, state: LaneState) -> LaneReport {
 }
 
 fn failed(error: SinkError) -> LaneState {
-    LaneState::Failed { error, in_a_row: 1 }
+    LaneState::Failed {
+        error,
+        in_a_row: 1,
+        next: None,
+    }
 }
 
 fn report(lanes: Vec<LaneReport>) -> Report {
@@ -100,7 +104,14 @@ fn pass(
     now: i64,
 ) -> InventoryStatus {
     let mut plan = plan.clone();
-    plan.order.deliver = report.lanes.iter().map(|lane| order(&lane.key)).collect();
+    if plan.order.deliver.is_empty() {
+        let lanes = report.lanes.iter();
+        let orders = lanes.map(|lane| match &lane.state {
+            LaneState::Held(Some(error)) => order(&lane.key, Source::Held(error.clone())),
+            _ => order(&lane.key, Source::Reading),
+        });
+        plan.order.deliver = orders.collect();
+    }
     let facts = InventoryFacts {
         generation: 1,
         cluster: false,
@@ -114,10 +125,10 @@ fn pass(
 }
 
 /// An order to deliver to a sink.
-fn order(key: &SinkKey) -> SinkOrder {
+fn order(key: &SinkKey, source: Source) -> SinkOrder {
     SinkOrder {
         key: key.clone(),
-        source: Source::Reading,
+        source,
         configuration: Configuration(0),
         interval: Duration::ZERO,
         change_interval: Duration::ZERO,
@@ -496,7 +507,7 @@ fn c16_a_restart_says_nothing_before_it_knows() {
         7,
     );
     let mut plan = plan();
-    plan.order.deliver = vec![order(&pg())];
+    plan.order.deliver = vec![order(&pg(), Source::Reading)];
     let silent = Report::default();
     for previous in [&settled, &InventoryStatus::default()] {
         for steady in [0, 100] {
@@ -645,20 +656,56 @@ fn c4_a_target_that_is_not_ready_yet_is_told_when_it_lasts() {
 
 #[test]
 fn c17_a_failed_export_says_when_it_is_tried_again() {
-    for (error, expected) in [
+    let state = |error, next: Option<i64>| LaneState::Failed {
+        error,
+        in_a_row: 1,
+        next: next.map(at),
+    };
+    for (error, next, expected) in [
         (
             SinkError::terminal("authentication failed"),
-            "tried again hourly",
+            Some(3_600),
+            "export to \"pg\": authentication failed; next attempt at 1970-01-12T14:46:40Z, and at once when the inventory, the sink or its Secret changes, when a probe succeeds again, or with a new value of the annotation kollect.dev/requestedAt",
         ),
         (
             SinkError::transient("conn refused"),
-            "pauses of up to 5 minutes",
+            Some(5),
+            "export to \"pg\": conn refused; next attempt at 1970-01-12T13:46:45Z, and at once with a new value of the annotation kollect.dev/requestedAt",
+        ),
+        (
+            SinkError::transient("conn refused"),
+            None,
+            "export to \"pg\": conn refused; it is tried again now, and at once with a new value of the annotation kollect.dev/requestedAt",
         ),
     ] {
-        let bad = report(vec![lane(pg(), failed(error))]);
+        let bad = report(vec![lane(pg(), state(error, next))]);
         let status = pass(&InventoryStatus::default(), &plan(), &bad, 0, 1);
-        let message = &status.sink_exports[0].conditions[0].message;
-        assert!(message.contains(expected), "{message}");
-        assert!(message.contains("kollect.dev/requestedAt"), "{message}");
+        assert_eq!(status.sink_exports[0].conditions[0].message, expected);
     }
+}
+
+/// What held a sink is over, and the exporter has not looked yet: what it said before is no news.
+#[test]
+fn recovery_begins_without_the_old_cause() {
+    let missing = SinkError::transient("secret \"dsn\" is missing");
+    let held = report(vec![lane(pg(), LaneState::Held(Some(missing.clone())))]);
+    let mut broken = plan();
+    broken.order.deliver = vec![order(&pg(), Source::Held(missing))];
+    let before = pass(&InventoryStatus::default(), &broken, &held, 60, 1);
+    assert!(told(&before)[0].starts_with("Degraded=True/Progressing: acquire"));
+    let mut found = broken.clone();
+    found.findings = vec![Finding {
+        key: pg(),
+        trouble: Trouble {
+            reason: Reason::SinkUnreachable,
+            message: "not verified".to_owned(),
+        },
+    }];
+    let unverified = pass(&before, &found, &held, 60, 2);
+    let mut mended = broken.clone();
+    mended.order.deliver = vec![order(&pg(), Source::Reading)];
+    let during = pass(&unverified, &mended, &held, 0, 3);
+    assert_eq!(told(&during), told(&unverified), "no other cause");
+    let news = crate::events::news::worth_telling(&unverified.conditions, &during.conditions);
+    assert_eq!(news, Vec::<&Condition>::new());
 }

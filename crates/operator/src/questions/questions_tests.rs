@@ -3,7 +3,6 @@
 use std::{
     convert::Infallible,
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
 };
 
 use http_body_util::Full;
@@ -73,7 +72,11 @@ async fn c9_reviews_of_many_namespaces_are_asked_a_few_at_a_time() {
     let address = format!("http://{address}").parse().expect("an address");
     let client = Client::try_from(Config::new(address)).expect("a client");
     let discovery = Arc::new(Discovery::new(client.clone()));
-    let (mut questions, mut answers) = Questions::new(discovery, Arc::new(Reviewer::new(client)));
+    let (mut questions, mut answers) = Questions::new(
+        discovery,
+        Arc::new(Reviewer::new(client)),
+        Keeper::default(),
+    );
     let resource = Arc::new(Resource {
         group: "apps".to_owned(),
         version: "v1".to_owned(),
@@ -101,4 +104,14 @@ async fn c9_reviews_of_many_namespaces_are_asked_a_few_at_a_time() {
     assert_eq!(slow.most.load(Ordering::SeqCst), AT_A_TIME);
     assert_eq!(slow.asked.load(Ordering::SeqCst), MANY);
     server.abort();
+}
+
+#[tokio::test]
+async fn c3_a_question_that_panics_is_noticed_and_answered() {
+    let keeper = Keeper::default();
+    let fine = contained(&keeper, &"fine", async { 1 }).await;
+    assert_eq!((fine, keeper.restarts().len()), (Some(1), 0));
+    let answer: Option<u8> = contained(&keeper, &"bad", async { panic!("as asked for") }).await;
+    assert_eq!(answer, None, "whoever waits hears that there is no answer");
+    assert_eq!(keeper.restarts().get("question"), Some(&1));
 }

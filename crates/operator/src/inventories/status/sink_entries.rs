@@ -10,12 +10,13 @@ use kollect_api::{
 };
 use kollect_export::{
     Report,
+    order::Source,
     report::{LaneReport, LaneState, RetireState},
     retry::FailureClass,
 };
 use kollect_sinks::{ReadBack, SinkError};
 
-use super::{super::plan::Finding, InventoryFacts, InventoryStatus};
+use super::{super::plan::InventoryPlan, InventoryFacts, InventoryStatus};
 use crate::{
     statements::{self, Statement},
     target_status::Trouble,
@@ -36,8 +37,9 @@ pub(super) enum Standing {
 }
 
 /// How a sink stands.
-pub(super) fn standing(lane: &LaneReport, findings: &[Finding]) -> Standing {
-    if let Some(finding) = findings.iter().find(|finding| finding.key == lane.key) {
+pub(super) fn standing(lane: &LaneReport, plan: &InventoryPlan) -> Standing {
+    let mut findings = plan.findings.iter();
+    if let Some(finding) = findings.find(|finding| finding.key == lane.key) {
         let Trouble { reason, message } = &finding.trouble;
         let class = match reason {
             Reason::SinkNotFound => FailureClass::Terminal,
@@ -54,9 +56,14 @@ pub(super) fn standing(lane: &LaneReport, findings: &[Finding]) -> Standing {
         };
         Standing::Bad(Reason::ExportFailed, text, class)
     };
+    let mut orders = plan.order.deliver.iter();
+    let order = orders.find(|order| order.key == lane.key);
+    let held = order.is_none_or(|order| matches!(order.source, Source::Held(_)));
     match &lane.state {
         LaneState::InStep | LaneState::Gathering => Standing::Good,
         LaneState::Behind | LaneState::Held(None) => Standing::Behind,
+        // What held it is over: the exporter has not looked yet.
+        LaneState::Held(Some(_)) if !held => Standing::Behind,
         LaneState::Held(Some(error)) => failed(
             error,
             format!("acquire backend for {:?}: {error}", lane.key.name),
@@ -159,8 +166,10 @@ fn entry(
             ),
         }),
         Standing::Bad(reason, text, class) => {
-            let text = match reason {
-                Reason::ExportFailed => format!("{text}; {}", next_attempt(*class)),
+            let text = match &lane.state {
+                LaneState::Failed { next, .. } if *reason == Reason::ExportFailed => {
+                    format!("{text}; {}", next_attempt(*next, *class))
+                }
                 // What has to be changed first is said already.
                 _ => text.clone(),
             };
@@ -197,15 +206,18 @@ fn read_back(lane: &LaneReport) -> Option<Statement> {
 }
 
 /// When a failed export is tried again, and what ends the wait.
-fn next_attempt(class: FailureClass) -> &'static str {
-    match class {
+fn next_attempt(at: Option<Timestamp>, class: FailureClass) -> String {
+    let at = match at {
+        Some(at) => format!("next attempt at {}", whole_seconds(at)),
+        None => "it is tried again now".to_owned(),
+    };
+    let sooner = match class {
         FailureClass::Terminal => {
-            "tried again hourly, and at once when the inventory, the sink or its Secret changes, when a probe succeeds again, or with a new value of the annotation kollect.dev/requestedAt"
+            "when the inventory, the sink or its Secret changes, when a probe succeeds again, or with"
         }
-        FailureClass::Transient | FailureClass::Forbidden => {
-            "tried again after pauses of up to 5 minutes, and at once with a new value of the annotation kollect.dev/requestedAt"
-        }
-    }
+        FailureClass::Transient | FailureClass::Forbidden => "with",
+    };
+    format!("{at}, and at once {sooner} a new value of the annotation kollect.dev/requestedAt")
 }
 
 /// Whether what is recorded is worth a correction. A time to come was not written by us.
