@@ -151,20 +151,30 @@ impl Stage {
 
     /// Starts the operator as whoever this kubeconfig is of.
     pub(crate) fn start_as(&mut self, kubeconfig: &Path, arguments: &[&str]) -> Result<()> {
+        let level = std::env::var("OPERATOR_LOG").unwrap_or_else(|_| "error".into());
+        self.operator = Some(self.spawn(kubeconfig, arguments, &level, Stdio::inherit())?);
+        Ok(())
+    }
+
+    /// Another operator, whose log goes there.
+    pub(crate) fn spawn(
+        &self,
+        kubeconfig: &Path,
+        arguments: &[&str],
+        level: &str,
+        log: Stdio,
+    ) -> Result<Process> {
         let child = Command::new(env!("CARGO_BIN_EXE_kollect"))
             .args(["operator", "--health-probe-bind-address=0"])
             .arg("--allow-sink-networks=127.0.0.0/8")
             .args(arguments)
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .env(
-                "RUST_LOG",
-                std::env::var("OPERATOR_LOG").unwrap_or_else(|_| "error".into()),
-            )
+            .env("RUST_LOG", level)
             .stdout(Stdio::null())
+            .stderr(log)
             .spawn()?;
-        self.operator = Some(Process(child));
-        Ok(())
+        Ok(Process(child))
     }
 
     pub(crate) fn kill(&mut self) -> Result<()> {

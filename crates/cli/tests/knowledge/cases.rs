@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use anyhow::{Result, ensure};
-use kollect_testkit::trouble::{DISCOVERY, Effect, on};
+use kollect_testkit::trouble::{DISCOVERY, Effect, On, on};
 
 use crate::stage::{Shared, Team};
 
@@ -11,6 +11,8 @@ use crate::stage::{Shared, Team};
 const SOON: Duration = Duration::from_mins(1);
 /// Rows follow again this soon after something has returned.
 const RETURN: Duration = Duration::from_secs(90);
+/// A silent watch is told from a quiet one this soon.
+const SILENT: Duration = Duration::from_secs(150);
 /// How long something is watched that must not happen.
 const WHILE: Duration = Duration::from_secs(8);
 
@@ -20,53 +22,60 @@ struct Thing {
     resource: &'static str,
     /// What status and log call it.
     called: &'static str,
-    /// Whether somebody notices while the operator runs: what is read once is not missed later.
-    missed_in_flight: bool,
+    /// How it is asked for: each of these is a case of its own.
+    verbs: &'static [&'static str],
+    /// Where it is named if it goes missing while the operator runs.
+    in_flight: Named,
+}
+
+/// Where something is named that went missing.
+#[derive(Clone, Copy, PartialEq)]
+enum Named {
+    /// In the status of the inventory and in the log.
+    StatusAndLog,
+    /// In the log: what was read before stays in use, so nobody's exports suffer.
+    Log,
+    /// In the log and in the status of a target that asks for something new: what is known is not
+    /// asked for again.
+    NewTarget,
+}
+
+const KEPT: &[&str] = &["list", "watch"];
+const ASKED: &[&str] = &["*"];
+
+const fn kept(resource: &'static str, called: &'static str) -> Thing {
+    Thing {
+        resource,
+        called,
+        verbs: KEPT,
+        in_flight: Named::StatusAndLog,
+    }
 }
 
 const THINGS: [Thing; 7] = [
+    kept("kollecttargets", "kollecttargets.kollect.dev"),
+    kept("kollectprofiles", "kollectprofiles.kollect.dev"),
+    kept("kollectscopes", "kollectscopes.kollect.dev"),
+    kept("kollectdatabasesinks", "kollectdatabasesinks.kollect.dev"),
     Thing {
-        resource: "kollecttargets",
-        called: "kollecttargets.kollect.dev",
-        missed_in_flight: true,
-    },
-    Thing {
-        resource: "kollectprofiles",
-        called: "kollectprofiles.kollect.dev",
-        missed_in_flight: true,
-    },
-    Thing {
-        resource: "kollectscopes",
-        called: "kollectscopes.kollect.dev",
-        missed_in_flight: true,
-    },
-    Thing {
-        resource: "kollectdatabasesinks",
-        called: "kollectdatabasesinks.kollect.dev",
-        missed_in_flight: true,
-    },
-    Thing {
-        resource: "secrets",
-        called: "ecret",
-        missed_in_flight: false,
+        in_flight: Named::Log,
+        ..kept("secrets", "ecret")
     },
     Thing {
         resource: "selfsubjectaccessreviews",
         called: "access review",
-        missed_in_flight: false,
+        verbs: ASKED,
+        in_flight: Named::Log,
     },
     Thing {
         resource: DISCOVERY,
         called: "look up kind",
-        missed_in_flight: false,
+        verbs: ASKED,
+        in_flight: Named::NewTarget,
     },
 ];
 
-const NAMESPACES: Thing = Thing {
-    resource: "namespaces",
-    called: "namespaces",
-    missed_in_flight: true,
-};
+const NAMESPACES: Thing = kept("namespaces", "namespaces");
 
 /// How it is not known.
 #[derive(Clone, Copy, PartialEq)]
@@ -98,35 +107,69 @@ impl Way {
 struct Case {
     name: String,
     thing: Thing,
+    verb: &'static str,
     way: Way,
     /// Whether the operator looks at the team's namespace alone.
     alone: bool,
-    /// Whether it goes missing while the operator runs, too.
-    in_flight: bool,
+    /// When it goes missing.
+    when: When,
+}
+
+/// When something goes missing.
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    AtTheStart,
+    InFlight,
+    Both,
 }
 
 impl Case {
+    fn new(thing: Thing, verb: &'static str, way: Way, alone: bool) -> Self {
+        let word = if verb == "*" { "asked" } else { verb };
+        Self {
+            name: format!("{}-{word}-{}", thing.resource, way.word()),
+            thing,
+            verb,
+            way,
+            alone,
+            // It takes a minute to tell that a watch is silent, so one time has to do.
+            when: match (way, verb) {
+                (Way::Silent, "watch") => When::InFlight,
+                _ => When::Both,
+            },
+        }
+    }
+
     fn run(&self, shared: &Arc<Shared>) -> Result<()> {
         let mut team = Team::new(shared, &self.name, self.alone)?;
         team.start()?;
         team.expect_rows(5, SOON)?;
         team.record_deletes()?;
-        self.at_the_start(&mut team)?;
-        if self.in_flight {
+        if self.when != When::InFlight {
+            self.at_the_start(&mut team)?;
+        }
+        if self.when != When::AtTheStart {
             self.in_flight(&team)?;
         }
         team.expect_no_deletes("at last")
     }
 
+    fn requests(&self) -> On {
+        on(self.verb, self.thing.resource)
+    }
+
     fn at_the_start(&self, team: &mut Team) -> Result<()> {
         let Self { thing, way, .. } = self;
         team.stop()?;
-        let rule = team.trouble.rule(on("*", thing.resource), way.effect());
+        let rule = team.trouble.rule(self.requests(), way.effect());
         team.start()?;
-        team.expect_status(thing.called, SOON)?;
-        if *way != Way::Silent {
-            team.expect_log(thing.called, SOON)?;
+        // What was listed can be used: that its changes cannot be followed is told of what others
+        // depend on.
+        let listed = self.verb == "watch";
+        if !listed || thing.in_flight == Named::StatusAndLog {
+            team.expect_status(thing.called, RETURN)?;
         }
+        team.expect_log(thing.called, RETURN)?;
         team.put("new-0", 100)?;
         thread::sleep(WHILE);
         team.expect_no_deletes("at the start")?;
@@ -137,24 +180,30 @@ impl Case {
 
     fn in_flight(&self, team: &Team) -> Result<()> {
         let Self { thing, way, .. } = self;
+        let rows = if self.when == When::InFlight { 5 } else { 6 };
         team.forget_log()?;
-        let rule = team.trouble.rule(on("*", thing.resource), way.effect());
-        if *way != Way::Silent {
-            team.trouble.cut(&on("*", thing.resource));
+        let rule = team.trouble.rule(self.requests(), way.effect());
+        // What is open already would not be asked for in a long time.
+        team.trouble.cut(&on("*", thing.resource));
+        if thing.in_flight == Named::NewTarget {
+            team.ask_for_another_kind()?;
+            team.expect_target("other", thing.called, RETURN)?;
         }
-        if *way != Way::Silent && thing.missed_in_flight {
-            team.expect_log(thing.called, SOON)?;
-            team.expect_status(thing.called, RETURN)?;
-        } else {
-            thread::sleep(WHILE);
+        // A watch that is cut is asked for again before the list is: what was listed stays in use,
+        // and nobody notices that it could not be listed.
+        if self.verb != "list" {
+            team.expect_log(thing.called, SILENT)?;
+            if thing.in_flight == Named::StatusAndLog {
+                team.expect_status(thing.called, SILENT)?;
+            }
         }
         // What was known goes on.
         team.put("new-1", 101)?;
-        team.expect_rows(7, SOON)?;
+        team.expect_rows(rows + 1, SOON)?;
         team.expect_no_deletes("in flight")?;
         team.trouble.lift(rule);
         team.put("new-2", 102)?;
-        team.expect_rows(8, RETURN)
+        team.expect_rows(rows + 2, RETURN)
     }
 }
 
@@ -182,31 +231,32 @@ fn side_by_side(shared: &Arc<Shared>, cases: Vec<Case>) -> Result<()> {
 
 #[test]
 fn b2_what_a_team_is_made_of() -> Result<()> {
-    let cases = THINGS.into_iter().flat_map(|thing| {
-        [Way::Refused, Way::Failing, Way::Silent].map(|way| Case {
-            name: format!("{}-{}", thing.resource, way.word()),
-            thing,
-            way,
-            alone: true,
-            in_flight: true,
-        })
-    });
-    side_by_side(&Arc::new(Shared::start()?), cases.collect())
+    let mut cases = Vec::new();
+    for thing in THINGS {
+        for verb in thing.verbs {
+            let ways = [Way::Refused, Way::Failing, Way::Silent];
+            cases.extend(ways.map(|way| Case::new(thing, verb, way, true)));
+        }
+    }
+    side_by_side(&Arc::new(Shared::start()?), cases)
 }
 
 #[test]
 fn b2_namespaces_and_definitions() -> Result<()> {
     let shared = Arc::new(Shared::start()?);
     for way in [Way::Refused, Way::Failing, Way::Silent] {
-        let case = Case {
-            name: format!("namespaces-{}", way.word()),
-            thing: NAMESPACES,
-            way,
-            alone: false,
-            in_flight: way == Way::Refused,
-        };
-        case.run(&shared)?;
+        let in_flight = way == Way::Refused;
+        Case {
+            when: if in_flight { When::Both } else { When::AtTheStart },
+            ..Case::new(NAMESPACES, "list", way, false)
+        }
+        .run(&shared)?;
     }
+    Case {
+        when: When::InFlight,
+        ..Case::new(NAMESPACES, "watch", Way::Refused, false)
+    }
+    .run(&shared)?;
     // Definitions tell when kinds come; whoever may not watch them asks now and then, and misses
     // nothing.
     let mut team = Team::new(&shared, "definitions", false)?;
@@ -230,4 +280,19 @@ fn b2_namespaces_and_definitions() -> Result<()> {
         team.trouble.lift(rule);
     }
     team.expect_no_deletes("without definitions")
+}
+
+/// B1: nobody tells of the new kind, so it is asked for again.
+#[test]
+fn b1_a_kind_that_comes_late_is_found_although_definitions_cannot_be_watched() -> Result<()> {
+    let mut team = Team::new(&Arc::new(Shared::start()?), "late", true)?;
+    let all = on("*", "customresourcedefinitions");
+    team.trouble.rule(all, Effect::Status(403));
+    team.start()?;
+    team.expect_rows(5, SOON)?;
+    team.ask_for_another_kind()?;
+    team.expect_target("other", "KindNotInstalled", SOON)?;
+    team.expect_log("KindNotInstalled", SOON)?;
+    team.install_the_other_kind()?;
+    team.expect_rows(6, RETURN)
 }

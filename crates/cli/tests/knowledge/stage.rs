@@ -86,7 +86,10 @@ impl Team {
     pub(crate) fn new(shared: &Arc<Shared>, name: &str, alone: bool) -> Result<Self> {
         let cluster = shared.cluster();
         let namespace = cluster.create_namespace(name)?;
-        let collected = [read("", &["configmaps", "secrets"])];
+        let collected = [
+            read("", &["configmaps", "secrets"]),
+            read("example.com", &["widgets"]),
+        ];
         let user = cluster.account(&namespace, &[OPERATOR, CLUSTER_FACTS, &collected])?;
         let table = format!("t_{}", name.replace('-', "_"));
         let team = Self {
@@ -171,6 +174,65 @@ impl Team {
             api.post(&path, &map)?;
         }
         Ok(())
+    }
+
+    /// Adds a target of a kind that nobody has collected so far.
+    pub(crate) fn ask_for_another_kind(&self) -> Result<()> {
+        let object = |kind: &str, spec: &Value| {
+            json!({
+                "apiVersion": "kollect.dev/v1alpha1", "kind": kind,
+                "metadata": {"name": "other", "namespace": self.namespace}, "spec": spec,
+            })
+        };
+        let profile = json!({
+            "targetGVK": {"group": "example.com", "version": "v1", "kind": "Widget"},
+            "attributes": [{"name": "n", "path": "$.metadata.name"}],
+        });
+        let target = json!({"profileRef": "other", "includedNamespaces": [self.namespace]});
+        for object in [
+            object("KollectProfile", &profile),
+            object("KollectTarget", &target),
+        ] {
+            self.shared.cluster().apply(&object.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Installs that kind, and creates an object of it.
+    pub(crate) fn install_the_other_kind(&self) -> Result<()> {
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }],
+            },
+        });
+        self.shared.cluster().define([definition.to_string()])?;
+        let widget = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget",
+            "metadata": {"name": "late", "namespace": self.namespace},
+        });
+        self.shared.cluster().apply(&widget.to_string())?;
+        Ok(())
+    }
+
+    /// Waits until a condition of a target mentions this.
+    pub(crate) fn expect_target(&self, name: &str, text: &str, within: Duration) -> Result<()> {
+        self.eventually(&format!("{name} with {text:?}"), within, || {
+            let cluster = self.shared.cluster();
+            let path = format!(
+                "/apis/kollect.dev/v1alpha1/namespaces/{}/kollecttargets/{name}",
+                self.namespace
+            );
+            let status = cluster.api(cluster.admin())?.get(&path)?["status"].take();
+            ensure!(status["conditions"].to_string().contains(text), "{status}");
+            Ok(())
+        })
     }
 
     /// Starts the operator, in place of one that runs.

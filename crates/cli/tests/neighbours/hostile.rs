@@ -35,6 +35,7 @@ pub(crate) struct Neighbours {
 
 /// An object that is to blame for something, and how its status must say so.
 struct Trouble {
+    namespace: String,
     plural: &'static str,
     name: String,
     /// One of the conditions begins with this.
@@ -56,9 +57,11 @@ impl Neighbours {
             neighbours.stir(&api, number)?;
         }
         neighbours.expressions(stage)?;
+        neighbours.meaningless(stage)?;
         neighbours.files(stage)?;
         neighbours.talkers(stage)?;
         neighbours.silent(stage)?;
+        neighbours.pushes(stage)?;
         Ok(neighbours)
     }
 
@@ -81,41 +84,13 @@ impl Neighbours {
         Ok(())
     }
 
-    /// Waits until deliveries to the worst servers have failed, then adds a target that means
-    /// nothing.
-    pub(crate) fn worsen(&mut self, stage: &Stage) -> Result<()> {
-        let api = stage.api()?;
-        let delivering = Trouble {
-            plural: "kollectinventories",
-            name: "talkers".to_owned(),
-            condition: "Degraded=True/",
-            words: &[],
-        };
-        let path = path(&self.namespace, delivering.plural, &delivering.name);
-        until(Instant::now() + PATIENCE, || {
-            delivering.check(&api.get(&path)?["status"])
-        })?;
-        let target = json!({
-            "profileRef": "plain", "includedNamespaces": [self.namespace],
-            "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]},
-        });
-        stage.create(&self.namespace, "KollectTarget", "bad-selector", &target)?;
-        self.blame(
-            "kollecttargets",
-            "bad-selector",
-            "Degraded=True/",
-            &["labelSelector"],
-        );
-        Ok(())
-    }
-
     /// Hostile objects whose status does not name their trouble, with what they say instead.
     pub(crate) fn told(&self, stage: &Stage) -> Result<Vec<String>> {
         let api = stage.api()?;
         let end = Instant::now() + PATIENCE;
         let silent = self.troubles.iter().filter_map(|trouble| {
             let told = until(end, || {
-                let path = path(&self.namespace, trouble.plural, &trouble.name);
+                let path = path(&trouble.namespace, trouble.plural, &trouble.name);
                 trouble.check(&api.get(&path)?["status"])
             });
             told.err().map(|error| format!("{error:#}"))
@@ -131,6 +106,7 @@ impl Neighbours {
         words: &'static [&'static str],
     ) {
         self.troubles.push(Trouble {
+            namespace: self.namespace.clone(),
             plural,
             name: name.to_owned(),
             condition,
@@ -219,6 +195,54 @@ impl Neighbours {
         stage.create(&self.namespace, "KollectTarget", name, &target)
     }
 
+    /// A target that means nothing, from the beginning: its rows are not known, so a Git sink of
+    /// this namespace is given none.
+    fn meaningless(&mut self, stage: &Stage) -> Result<()> {
+        let target = json!({
+            "profileRef": "plain", "includedNamespaces": [self.namespace],
+            "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]},
+        });
+        stage.create(&self.namespace, "KollectTarget", "bad-selector", &target)?;
+        self.blame(
+            "kollecttargets",
+            "bad-selector",
+            "Degraded=True/",
+            &["labelSelector"],
+        );
+        Ok(())
+    }
+
+    /// Another namespace of the same people, whose rows are known: the worst of the Git servers are
+    /// given a push, and their reports have no end.
+    fn pushes(&mut self, stage: &Stage) -> Result<()> {
+        let namespace = stage.plane.cluster().create_namespace("hostile-git")?;
+        let profile = profile(&[json!({"name": "n", "path": "$.data.number"})]);
+        stage.create(&namespace, "KollectProfile", "plain", &profile)?;
+        let target = json!({"profileRef": "plain", "includedNamespaces": [namespace]});
+        stage.create(&namespace, "KollectTarget", "plain", &target)?;
+        put(&stage.api()?, &namespace, "seed", &json!({"number": "1"}))?;
+        for (name, manner) in [
+            ("report", GitManner::EndlessReport),
+            ("remarks", GitManner::EndlessRemarks),
+        ] {
+            let server = Hostile::git(manner)?;
+            stage.create(&namespace, "KollectSnapshotSink", name, &git(name, &server))?;
+            let spec = json!({
+                "snapshotSinkRefs": [{"name": name}], "exportMinInterval": "0s",
+            });
+            stage.create(&namespace, "KollectInventory", name, &spec)?;
+            self.troubles.push(Trouble {
+                namespace: namespace.clone(),
+                plural: "kollectinventories",
+                name: name.to_owned(),
+                condition: "Degraded=True/",
+                words: &["git limit: "],
+            });
+            self.servers.push((name, server));
+        }
+        Ok(())
+    }
+
     /// Sinks that point to files which never end.
     fn files(&mut self, stage: &Stage) -> Result<()> {
         let fifo = stage.run.join("fifo");
@@ -252,7 +276,7 @@ impl Neighbours {
             self.servers.push((name, server));
             gits.push(name);
         }
-        // The others show only when something is pushed, which the inventory tells.
+        // The others show only when something is pushed.
         for name in ["drip", "refs"] {
             self.blame(
                 "kollectsnapshotsinks",
@@ -332,13 +356,7 @@ impl Neighbours {
     }
 
     fn git(&self, stage: &Stage, name: &str, server: &Hostile) -> Result<()> {
-        let mut spec = json!({
-            "type": "git", "cluster": "east",
-            "endpoint": format!("https://127.0.0.1:{}/{name}.git", server.port()),
-        });
-        if let Some(ca) = server.ca_pem() {
-            spec["tls"] = json!({"caBundle": STANDARD.encode(ca)});
-        }
+        let spec = git(name, server);
         stage.create(&self.namespace, "KollectSnapshotSink", name, &spec)
     }
 
@@ -385,6 +403,17 @@ impl Trouble {
         );
         Ok(())
     }
+}
+
+fn git(name: &str, server: &Hostile) -> Value {
+    let mut spec = json!({
+        "type": "git", "cluster": "east",
+        "endpoint": format!("https://127.0.0.1:{}/{name}.git", server.port()),
+    });
+    if let Some(ca) = server.ca_pem() {
+        spec["tls"] = json!({"caBundle": STANDARD.encode(ca)});
+    }
+    spec
 }
 
 fn profile(attributes: &[Value]) -> Value {

@@ -41,13 +41,13 @@ fn hostile_neighbours_cost_others_nothing() -> Result<()> {
     };
     let stage = Stage::new()?;
     definitions::create(&stage.api()?)?;
-    let mut hostile = Neighbours::settle(&stage)?;
+    let hostile = Neighbours::settle(&stage)?;
     let tenant = Tenant::settle(&stage)?;
 
     let mut operator = stage.start_operator()?;
     let vigil = Vigil::begin(&stage, tenant.namespace())?;
     let during = Duration::from_secs(seconds);
-    let measured = measure(&stage, &tenant, &mut hostile, during);
+    let measured = measure(&stage, &tenant, &hostile, during);
     let figures = Figures {
         measured,
         usage: usage(operator.pid()).unwrap_or_default(),
@@ -62,12 +62,11 @@ fn hostile_neighbours_cost_others_nothing() -> Result<()> {
 fn measure(
     stage: &Stage,
     tenant: &Tenant,
-    hostile: &mut Neighbours,
+    hostile: &Neighbours,
     during: Duration,
 ) -> Result<Measured> {
     good::wait_for_rows(stage)?;
     hostile.wait_until_met()?;
-    hostile.worsen(stage)?;
     let changes = tenant.change(stage, hostile, during)?;
     Ok(Measured {
         untold: hostile.told(stage)?,
