@@ -55,10 +55,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let database = postgres.create_database("demo")?;
     let git = GitServer::start()?;
     let repository = git.create_repo("inventory")?;
-    give_credentials(cluster, &database, &git, &repository)?;
+    give_credentials(cluster, &database, &git, ("team-a", "audit-git", &repository))?;
+    let fleet = git.create_repo("fleet")?;
+    let platform = ("kollect-system", "fleet-git", &fleet);
+    give_credentials(cluster, &database, &git, platform)?;
     let operator = operator(&control_plane)?;
     collect(cluster)?;
     deliver(cluster, &database, &repository)?;
+    roll_up(cluster)?;
 
     if !arguments.once {
         invite(&control_plane, &database, &repository);
@@ -159,23 +163,23 @@ fn collect(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The Secrets that the team's sinks refer to, and the place of its repository.
+/// The Secrets that the sinks of a namespace refer to, and the place of a sink's repository.
 fn give_credentials(
     cluster: &Cluster,
     database: &Database,
     git: &GitServer,
-    repository: &Repository,
+    (namespace, sink, repository): (&str, &str, &Repository),
 ) -> Result<()> {
     let dsn = format!("--from-literal=dsn={}", database.url(Tls::Off));
     let create = [
-        "create", "secret", "generic", "pg-dsn", &dsn, "-n", "team-a",
+        "create", "secret", "generic", "pg-dsn", &dsn, "-n", namespace,
     ];
     cluster.kubectl(&create)?;
     let user = format!("--from-literal=username={}", kollect_testkit::git::USER);
     let password = format!("--from-literal=password={}", git.password());
     let authority = format!("--from-file=ca.crt={}", git.ca_file().display());
     cluster.kubectl(&[
-        "create", "secret", "generic", "git-push", &user, &password, &authority, "-n", "team-a",
+        "create", "secret", "generic", "git-push", &user, &password, &authority, "-n", namespace,
     ])?;
     let place = format!(
         r#"{{"spec":{{"endpoint":"{}","tls":{{"caSecretRef":{{"name":"git-push"}}}}}}}}"#,
@@ -184,9 +188,9 @@ fn give_credentials(
     let patch = [
         "patch",
         "kollectsnapshotsink",
-        "audit-git",
+        sink,
         "-n",
-        "team-a",
+        namespace,
         "--type=merge",
     ];
     let patch: &[&str] = &[&patch[..], &["-p", &place]].concat();
@@ -257,6 +261,21 @@ fn deliver(cluster: &Cluster, database: &Database, repository: &Repository) -> R
         get.join(" "),
         cluster.kubectl(&get)?.trim_end()
     );
+    Ok(())
+}
+
+/// Shows the platform's view of all teams.
+fn roll_up(cluster: &Cluster) -> Result<()> {
+    let get = ["get", "kollectclusterinventories"];
+    let ready = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+    let ready: &[&str] = &[&get[..], &["-o", ready]].concat();
+    eventually("the platform's rollup", || {
+        let told = cluster.kubectl(ready)?;
+        ensure!(told == "True", "Ready: {told:?}");
+        Ok(())
+    })?;
+    let table = cluster.kubectl(&get)?;
+    println!("\n$ kubectl {}\n{}", get.join(" "), table.trim_end());
     Ok(())
 }
 

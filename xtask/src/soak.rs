@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use crate::step::Report;
+use crate::step::{Named as _, Report};
 use crate::workspace;
 
 #[derive(Args)]
@@ -44,12 +44,6 @@ enum Soak {
 }
 
 impl Soak {
-    fn name(self) -> String {
-        self.to_possible_value()
-            .map(|value| value.get_name().to_owned())
-            .unwrap_or_default()
-    }
-
     fn what(self) -> &'static str {
         match self {
             Self::Neighbours => "one namespace does its worst, another one must not notice",
@@ -101,12 +95,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         arguments.minutes, arguments.kills
     );
     let mut report = Report::default();
-    for soak in Soak::value_variants() {
-        if arguments.only.is_empty() || arguments.only.contains(soak) {
-            report.step(&soak.name(), soak.what(), || {
-                workspace::execute(&mut soak.command(arguments)?)
-            });
-        }
+    for soak in Soak::chosen(&arguments.only) {
+        report.step(&soak.name(), soak.what(), || {
+            workspace::execute(&mut soak.command(arguments)?)
+        });
     }
     report.finish("soak")
 }

@@ -7,7 +7,27 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use clap::ValueEnum;
 use kollect_testkit::progress::human;
+
+/// A step that can be asked for by its name.
+pub(crate) trait Named: ValueEnum + PartialEq + Copy {
+    /// What it is called where it is asked for.
+    fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
+
+    /// What was asked for, in the order in which it is run; everything if nothing was.
+    fn chosen(only: &[Self]) -> Vec<Self> {
+        let all = Self::value_variants().iter().copied();
+        all.filter(|step| only.is_empty() || only.contains(step))
+            .collect()
+    }
+}
+
+impl<T: ValueEnum + PartialEq + Copy> Named for T {}
 
 /// A line at least this often, also from a step that prints nothing itself.
 const HEARTBEAT: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use kollect_testkit::{ControlPlane, cluster, go};
 
-use crate::step::Report;
+use crate::step::{Named as _, Report};
 use crate::{codegen, demo, licences, programs, workspace};
 
 #[derive(Args)]
@@ -31,12 +31,6 @@ enum Step {
 }
 
 impl Step {
-    fn name(self) -> String {
-        self.to_possible_value()
-            .map(|value| value.get_name().to_owned())
-            .unwrap_or_default()
-    }
-
     fn what(self) -> &'static str {
         match self {
             Self::Format => "rustfmt would change nothing",
@@ -68,11 +62,7 @@ impl Step {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let steps: Vec<Step> = Step::value_variants()
-        .iter()
-        .copied()
-        .filter(|step| arguments.only.is_empty() || arguments.only.contains(step))
-        .collect();
+    let steps = Step::chosen(&arguments.only);
     let names: Vec<String> = steps.iter().map(|step| step.name()).collect();
     println!("cargo xtask test runs: {}", names.join(", "));
     println!(
