@@ -55,7 +55,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let database = postgres.create_database("demo")?;
     let git = GitServer::start()?;
     let repository = git.create_repo("inventory")?;
-    give_credentials(cluster, &database, &git, ("team-a", "audit-git", &repository))?;
+    give_credentials(
+        cluster,
+        &database,
+        &git,
+        ("team-a", "audit-git", &repository),
+    )?;
     let fleet = git.create_repo("fleet")?;
     let platform = ("kollect-system", "fleet-git", &fleet);
     give_credentials(cluster, &database, &git, platform)?;

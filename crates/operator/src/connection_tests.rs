@@ -431,10 +431,7 @@ impl ConnectionTests {
     }
 }
 
-fn find(
-    sinks: &SinkObjects,
-    test: &KollectConnectionTest,
-) -> Result<Box<SinkObject>, Outcome> {
+fn find(sinks: &SinkObjects, test: &KollectConnectionTest) -> Result<Box<SinkObject>, Outcome> {
     let given: Vec<_> = test.spec.sink_ref.given().collect();
     let [(family, _, name)] = given.as_slice() else {
         let text = "exactly one family sink ref must be set".to_owned();
@@ -536,11 +533,18 @@ mod tests {
                 "spec": {"sinkRef": {}, "ttlSecondsAfterFinished": 0}, "status": status,
             }))
             .expect("a test");
-            assert_eq!(expires(&test).is_some(), is_final, "it goes when it is known");
+            assert_eq!(
+                expires(&test).is_some(),
+                is_final,
+                "it goes when it is known"
+            );
         }
         let text = silence.result.expect_err("nothing is known").1;
         assert!(text.ends_with("asked again within a minute"), "{text}");
-        assert_eq!([1, 2, 3, 5, 40].map(|n| wait(n).as_secs()), [5, 10, 20, 60, 60]);
+        assert_eq!(
+            [1, 2, 3, 5, 40].map(|n| wait(n).as_secs()),
+            [5, 10, 20, 60, 60]
+        );
     }
 
     #[test]

@@ -47,7 +47,11 @@ async fn trouble_is_told_once_and_its_end_once() {
     assert_eq!(tell(&missing), "profile \"a\" is missing");
     assert_eq!(tell(&missing), "");
     let denied = bad(Reason::ScopeGVKDenied, "kind denied");
-    assert_eq!(tell(&denied), "kind denied", "another reason is told at once");
+    assert_eq!(
+        tell(&denied),
+        "kind denied",
+        "another reason is told at once"
+    );
     let waits = ready(ConditionStatus::False, Reason::Progressing);
     assert_eq!(tell(&waits), "", "what is under way is neither");
     assert_eq!(tell(&good()), "well");
@@ -117,7 +121,11 @@ async fn what_is_remembered_is_bounded() {
         log.observe(&format!("t{number}"), &good(), now);
     }
     assert!(log.observe("new", &missing, now + PAUSE).is_some());
-    assert_eq!(log.objects.lock().unwrap().len(), 1, "what is over made room");
+    assert_eq!(
+        log.objects.lock().unwrap().len(),
+        1,
+        "what is over made room"
+    );
 }
 
 #[test]

@@ -143,12 +143,7 @@ pub struct Targets {
 
 impl Targets {
     /// Writes through `client`, when there are slots; numbers alone are written at most this often.
-    pub fn new(
-        client: Client,
-        slots: WriteSlots,
-        count_resync: Duration,
-        keeper: &Keeper,
-    ) -> Self {
+    pub fn new(client: Client, slots: WriteSlots, count_resync: Duration, keeper: &Keeper) -> Self {
         Self {
             client,
             count_resync,

@@ -180,7 +180,9 @@ impl Obstacle {
     pub fn text(self) -> &'static str {
         match self {
             Self::Policy => "the address policy forbids the server's address",
-            Self::NoSuchHost => "no such host: the server's name is not known to DNS; check its spelling",
+            Self::NoSuchHost => {
+                "no such host: the server's name is not known to DNS; check its spelling"
+            }
             Self::NoLookup => "the server's name could not be looked up: DNS does not answer",
             Self::Refused => {
                 "connection refused: nothing listens at the server's port, or a firewall says no"

@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn c20_counts_and_waits_do_not_make_another_line() {
         let pattern = |text: &str| Content(text.to_owned()).pattern();
-        let first = pattern("object inventory team-1/inv message cannot write; trying again in 1 s ");
+        let first =
+            pattern("object inventory team-1/inv message cannot write; trying again in 1 s ");
         assert_eq!(
             first,
             pattern("object inventory team-1/inv message cannot write; trying again in 64 s ")

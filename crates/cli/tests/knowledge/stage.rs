@@ -17,6 +17,7 @@ use kollect_testkit::{
     control_plane::Options,
     postgres::{Database, Tls},
     rbac::{CLUSTER_FACTS, OPERATOR, read},
+    trouble::on,
 };
 use serde_json::{Value, json};
 
@@ -286,6 +287,14 @@ impl Team {
             "CREATE TRIGGER note BEFORE DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION note()"
         );
         self.shared.database.psql(&sql).map(|_| ())
+    }
+
+    /// Waits until the operator follows the changes of a resource.
+    pub(crate) fn expect_watch(&self, resource: &str, within: Duration) -> Result<()> {
+        self.eventually(&format!("a watch of {resource}"), within, || {
+            ensure!(self.trouble.open(&on("watch", resource)) > 0);
+            Ok(())
+        })
     }
 
     /// Fails if a row was deleted.

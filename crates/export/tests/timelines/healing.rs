@@ -200,7 +200,8 @@ async fn a_refusal_by_the_breaker_costs_no_full_delivery() {
     assert_eq!(whats(&stage), [], "left alone");
     let LaneState::Failed {
         error, in_a_row, ..
-    } = stage.report().lanes[0].state.clone() else {
+    } = stage.report().lanes[0].state.clone()
+    else {
         panic!("{:?}", stage.report());
     };
     assert!(error.message().contains("circuit breaker open"), "{error}");

@@ -678,7 +678,11 @@ fn three_broken_targets_are_named_and_all_are_counted() {
     };
     for (held, broken, expected) in [
         (0, 0, None),
-        (0, 2, Some("2 target(s) collect nothing: [b0: why; b1: why]")),
+        (
+            0,
+            2,
+            Some("2 target(s) collect nothing: [b0: why; b1: why]"),
+        ),
         (
             1,
             4,
@@ -703,7 +707,10 @@ fn three_broken_targets_are_named_and_all_are_counted() {
         assert_eq!(doubt.as_deref(), expected);
     }
     // One that has a lot to say leaves room for the others.
-    let long = [("a".to_owned(), "x".repeat(900)), ("b".to_owned(), "y".to_owned())];
+    let long = [
+        ("a".to_owned(), "x".repeat(900)),
+        ("b".to_owned(), "y".to_owned()),
+    ];
     let text = explained("held", &long).expect("a text");
     assert!(text.ends_with("…; b: y]"), "{text}");
 }

@@ -68,7 +68,10 @@ mod tests {
         assert!(!unanswered.is_news("b", now), "one a minute");
         assert!(!unanswered.is_news("a", now + PAUSE), "nothing new");
         unanswered.note("b", None);
-        assert!(!unanswered.is_news("a", now + PAUSE), "another one's answer");
+        assert!(
+            !unanswered.is_news("a", now + PAUSE),
+            "another one's answer"
+        );
         unanswered.note("a", None);
         assert!(!unanswered.is_news("a", now), "too soon");
         assert!(unanswered.is_news("a", now + PAUSE));

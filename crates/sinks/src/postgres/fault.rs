@@ -12,7 +12,9 @@ use tokio_postgres::error::{DbError, SqlState};
 use super::wire::Breach;
 use crate::{
     dial::{DialError, Obstacle},
-    error::SinkError, redact::Redaction};
+    error::SinkError,
+    redact::Redaction,
+};
 
 /// A failure, and what it means for the sink itself.
 #[derive(Debug)]

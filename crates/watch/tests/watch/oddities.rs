@@ -249,13 +249,16 @@ async fn a_page_that_is_cut_off_finishes_nothing() -> Result<()> {
         ..hasty()
     };
     let _source = odd.watch(&mirror, settings);
-    mirror.until_listed().await;
+    mirror
+        .until("changes", |mirror| mirror.steps().contains(&Step::Resumed))
+        .await;
     assert_eq!(held(&mirror), ["a"]);
     let expected = [
         Step::Started,
         Step::Interrupted(InterruptionClass::Unavailable),
         Step::Started,
         Step::Finished("9".to_owned()),
+        Step::Resumed,
     ];
     assert_eq!(mirror.steps(), expected);
     Ok(())
