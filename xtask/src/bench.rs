@@ -54,6 +54,12 @@ enum What {
         #[arg(long, default_value_t = 100_000)]
         rows: usize,
     },
+    /// Reading a large dump on the command line, beside jq.
+    Dump {
+        /// How many Deployments.
+        #[arg(long, default_value_t = 50_000)]
+        objects: usize,
+    },
     /// A Git repository with a file per row: the first export, one changed row.
     Git {
         /// How many rows.
@@ -97,6 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         } => on_servers("tenants", &[*teams, *targets, *objects]),
         What::Git { rows } => with_rows("repository", *rows),
         What::Mongodb { rows } => with_rows("documents", *rows),
+        What::Dump { objects } => on_servers("dump", &[*objects]),
     }
 }
 

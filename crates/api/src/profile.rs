@@ -90,8 +90,8 @@ pub struct Attribute {
     #[schemars(length(min = 1, max = 4096), regex(pattern = schema::ATTRIBUTE_PATH))]
     pub path: String,
     /// What kind of value this is, for readers: `string`, `int`, `bool`, `list`, `map` or any other
-    /// word. Values are not converted; `list` makes paths that can match several times always
-    /// yield a list.
+    /// word. Values are not converted; `list` makes paths that can match several times yield a
+    /// list whenever they match, also once. Nothing found stays nothing.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
     /// Leave the value out of the row when it is missing or cannot be computed, instead of

@@ -4,7 +4,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use std::time::Duration;
 
-use crate::{collect, completion, crds, init, operator, validate};
+use crate::{collect, completion, crds, diff, explain, init, operator, schema, validate};
 
 /// Kubernetes inventory: select live resources, extract what matters, deliver it.
 #[derive(Debug, Parser)]
@@ -28,16 +28,24 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Collect once, from clusters or from a dump, without an operator.
     Collect(Box<collect::Options>),
+    /// Compare two clusters, dumps, exports or moments. Ends with 0 if they are equal, 1 if not, 2 after an error.
+    Diff(Box<diff::Options>),
+    /// Say what a target collects and why, and what it leaves out.
+    Explain(Box<explain::Options>),
     /// Check manifests as an operator would, without a cluster.
     Validate(validate::Options),
     /// Write first manifests, by answering questions or by flags.
     Init(Box<init::Options>),
     /// Print a script that completes commands in a shell.
     Completion(completion::Options),
+    /// Print JSON Schemas of manifests, for editors.
+    Schema(schema::Options),
     /// Print the CustomResourceDefinitions, ready for `kubectl apply -f -`.
     Crds(crds::Options),
     /// Run the operator.
     Operator(operator::Options),
+    /// Print the version.
+    Version,
 }
 
 /// The version with where it comes from, as far as the build was told.

@@ -1,5 +1,6 @@
 //! The objects a user wrote, read from files and judged like the operator's webhook would.
 
+mod finding;
 mod judge;
 
 use std::collections::BTreeMap;
@@ -8,9 +9,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kollect_api::{meta, reference::SinkFamily, rules};
 use serde_json::{Value, json};
 
-use crate::manifest::{self, Document, ManifestError, Schemas, Text};
+use crate::manifest::{self, Document, Schemas, Text, nearest};
 
-pub(crate) use judge::{Problem, sink_refs};
+pub(crate) use finding::{Finding, Severity, failed};
+pub(crate) use judge::sink_refs;
 
 /// Objects without a namespace are in this one, as for `kubectl apply`.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -39,21 +41,25 @@ pub(crate) struct Configuration {
     pub(crate) objects: Vec<rules::Object>,
     /// Secrets for sinks.
     pub(crate) secrets: Vec<Secret>,
-    /// What stands against the others.
-    pub(crate) problems: Vec<Problem>,
-    /// What deserves attention.
-    pub(crate) warnings: Vec<String>,
+    /// What stands against the others, and what deserves attention, by file and line.
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl Configuration {
-    /// Reads and judges the objects of some texts. Only a text that is no manifest at all is an
-    /// error; what is wrong with objects is collected, so that all of it can be shown at once.
-    pub(crate) fn load(texts: &[Text], standard: &Standard) -> Result<Self, ManifestError> {
+    /// Reads and judges the objects of some texts. What is wrong is collected, so that all of it can be shown at once.
+    pub(crate) fn load(texts: &[Text], standard: &Standard) -> Self {
         let mut documents = Vec::new();
+        let mut broken = Vec::new();
         for text in texts {
-            documents.extend(manifest::parse(text)?);
+            let parsed = manifest::parse(text);
+            documents.extend(parsed.documents);
+            broken.extend(parsed.broken);
         }
-        Ok(Self::new(documents, standard))
+        let mut configuration = Self::new(documents, standard);
+        let broken = broken.into_iter().map(Finding::broken);
+        configuration.findings.extend(broken);
+        configuration.findings.sort();
+        configuration
     }
 
     /// Judges objects that were read already.
@@ -64,7 +70,7 @@ impl Configuration {
         let mut known: BTreeMap<(String, String, String), String> = BTreeMap::new();
         for mut document in documents {
             let kind = document.text("/kind").to_owned();
-            let api_version = document.text("/apiVersion");
+            let api_version = document.text("/apiVersion").to_owned();
             if api_version == "v1" && kind == "Secret" {
                 configuration.add_secret(&document);
                 continue;
@@ -73,11 +79,8 @@ impl Configuration {
                 .is_namespaced(&kind)
                 .filter(|_| api_version == meta::API_VERSION)
             else {
-                configuration.warnings.push(format!(
-                    "skipped unknown kind {} in {}",
-                    name_of_kind(api_version, &kind),
-                    document.at("")
-                ));
+                let stranger = stranger(&document, &schemas);
+                configuration.findings.push(stranger);
                 continue;
             };
             if namespaced {
@@ -90,16 +93,18 @@ impl Configuration {
                 document.text("/metadata/name").to_owned(),
             );
             if let Some(first) = known.get(&key) {
+                // It is judged all the same: what is wrong with it is worth knowing at once.
                 let problem = format!("is defined twice; the first is at {first}");
-                configuration
-                    .problems
-                    .push(Problem::of(&document, &problem));
-                continue;
+                let finding = Finding::of(&document, Severity::Error, "", problem);
+                configuration.findings.push(finding);
+            } else {
+                known.insert(key, document.at("metadata.name"));
             }
-            known.insert(key, document.at("metadata.name"));
             candidates.push(document);
         }
         configuration.judge(candidates, &schemas, standard);
+        configuration.findings.sort();
+        configuration.findings.dedup();
         configuration
     }
 
@@ -107,11 +112,24 @@ impl Configuration {
         match serde_json::from_value(document.value.clone()) {
             Ok(secret) => self.secrets.push(secret),
             // What the decoder says may quote what it read.
-            Err(_) => self.problems.push(Problem::of(
+            Err(_) => self.findings.push(Finding::of(
                 document,
+                Severity::Error,
+                "",
                 "cannot be read: data must be a map of base64 texts, stringData one of texts",
             )),
         }
+    }
+
+    /// How many objects cannot be used.
+    pub(crate) fn failed(&self) -> usize {
+        failed(&self.findings)
+    }
+
+    /// How many warnings there are.
+    pub(crate) fn warnings(&self) -> usize {
+        let warnings = self.findings.iter().filter(|finding| !finding.is_error());
+        warnings.count()
     }
 
     /// The objects of one kind.
@@ -123,12 +141,39 @@ impl Configuration {
     }
 }
 
-fn name_of_kind(api_version: &str, kind: &str) -> String {
-    if api_version.is_empty() {
+/// What is said of an object that is none of our kinds. One that was meant to be is an error: nobody would notice that it has no
+/// effect.
+fn stranger(document: &Document, schemas: &Schemas) -> Finding {
+    let (kind, api_version) = (document.text("/kind"), document.text("/apiVersion"));
+    let group = api_version.split('/').next().unwrap_or_default();
+    let error = |path, problem| Finding::of(document, Severity::Error, path, problem);
+    if schemas.is_namespaced(kind).is_some() {
+        let problem = format!(
+            "Invalid value: {api_version:?}: did you mean {}?",
+            meta::API_VERSION
+        );
+        return error("apiVersion", problem);
+    }
+    if group == meta::GROUP || kind.starts_with("Kollect") {
+        let problem = match nearest(kind, schemas.kinds()) {
+            Some(meant) => format!("Invalid value: {kind:?}: did you mean {meant}?"),
+            None => {
+                let kinds: Vec<&str> = schemas.kinds().collect();
+                format!(
+                    "Invalid value: {kind:?}: the kinds are {}",
+                    kinds.join(", ")
+                )
+            }
+        };
+        return error("kind", problem);
+    }
+    let named = if api_version.is_empty() {
         format!("{kind:?}")
     } else {
         format!("{api_version} {kind}")
-    }
+    };
+    let problem = format!("skipped unknown kind {named}");
+    Finding::of(document, Severity::Warning, "", problem)
 }
 
 /// Gives an object a namespace that has none.
@@ -143,6 +188,13 @@ fn give_namespace(document: &mut Document) {
 
 /// Files may name sinks by their names alone; the API knows references only.
 fn spell_out_sinks(document: &mut Document) {
+    // Scopes name sinks by their names alone, in the API as well.
+    if !matches!(
+        document.text("/kind"),
+        "KollectInventory" | "KollectClusterInventory"
+    ) {
+        return;
+    }
     for family in SinkFamily::ALL {
         let references = document.value.get_mut("spec");
         let references = references.and_then(|spec| spec.get_mut(family.refs_field()));

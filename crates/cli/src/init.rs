@@ -1,7 +1,7 @@
 //! `kollect init`: manifests to begin with, by answering questions or by flags.
 
-mod blueprint;
-mod cluster;
+pub(crate) mod blueprint;
+pub(crate) mod cluster;
 mod prompts;
 mod suggest;
 mod wizard;
@@ -27,7 +27,7 @@ use self::{
 use crate::{
     completion,
     configuration::{Configuration, Standard},
-    manifest::{self, Extent},
+    manifest::Text,
 };
 
 /// Options of `kollect init`.
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn from_flags(options: &Options, kind: &GroupVersionKind) -> Result<()> {
     let answers = &options.answers;
     let attributes = if answers.attribute.is_empty() {
-        metadata_attributes(true)
+        metadata_attributes()
     } else {
         answers.attribute.clone()
     };
@@ -153,8 +153,27 @@ fn from_answers(options: &Options) -> Result<()> {
     }
 }
 
-/// Writes the files and proves that they can be used.
+/// Writes the files, after what validation says of them: nothing that it refuses is ever written.
 fn write(directory: &Path, files: &[File]) -> Result<()> {
+    store(directory, files)?;
+    eprint!("{}", farewell(directory, files));
+    Ok(())
+}
+
+/// Writes the files without a word.
+pub(crate) fn store(directory: &Path, files: &[File]) -> Result<()> {
+    let text = |file: &File| Text {
+        name: directory.join(file.name).display().to_string(),
+        content: file.content.clone(),
+    };
+    let texts: Vec<Text> = files.iter().map(text).collect();
+    let configuration = Configuration::load(&texts, &Standard::default());
+    crate::validate::report(&configuration);
+    if configuration.failed() > 0 {
+        bail!(
+            "these manifests would not be valid, so nothing was written; choose other attributes or names"
+        );
+    }
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o750)
@@ -171,19 +190,6 @@ fn write(directory: &Path, files: &[File]) -> Result<()> {
             .and_then(|mut file| io::Write::write_all(&mut file, content.as_bytes()));
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let texts = manifest::read_all(
-        &files
-            .iter()
-            .map(|file| directory.join(file.name))
-            .collect::<Vec<_>>(),
-        Extent::Flat,
-    )?;
-    let configuration = Configuration::load(&texts, &Standard::default())?;
-    crate::validate::report(&configuration);
-    if !configuration.problems.is_empty() {
-        bail!("what was written is not valid; correct it by hand and run kollect validate");
-    }
-    eprint!("{}", farewell(directory, files));
     Ok(())
 }
 
@@ -215,12 +221,13 @@ fn kind(text: &str) -> Result<GroupVersionKind, String> {
     }
 }
 
-fn attribute(text: &str) -> Result<Attribute, String> {
+pub(crate) fn attribute(text: &str) -> Result<Attribute, String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok(Attribute {
             name: name.to_owned(),
             path: path.to_owned(),
-            type_: None,
+            // What may match several times is a list, also where it matches once.
+            type_: path.contains("[*]").then_some("list"),
             optional: true,
         }),
         _ => Err("write it as name=path, such as image=$.spec.image".to_owned()),

@@ -5,9 +5,14 @@ mod collect;
 mod completion;
 mod configuration;
 mod crds;
+mod diff;
+mod explain;
 mod init;
+mod interrupt;
 mod manifest;
 mod operator;
+mod render;
+mod schema;
 mod terminal;
 mod validate;
 
@@ -35,15 +40,26 @@ fn main() -> ExitCode {
         };
     };
     let result = match command {
-        Command::Collect(options) => collect::run(&options).map(|code| ExitCode::from(code as u8)),
+        Command::Collect(options) => collect::run(&options).map(collect::Code::exit),
         Command::Validate(options) => validate::run(&options).map(done),
         Command::Init(options) => init::run(&options).map(done),
         Command::Completion(options) => completion::run(&options).map(done),
         Command::Crds(options) => crds::run(&options).map(done),
         Command::Operator(options) => operator::run(&options).map(done),
+        Command::Diff(options) => diff::run(&options),
+        Command::Explain(options) => explain::run(&options).map(done),
+        Command::Schema(options) => schema::run(&options).map(done),
+        Command::Version => {
+            println!("kollect {}", arguments::VERSION);
+            Ok(ExitCode::SUCCESS)
+        }
     };
     result.unwrap_or_else(|error| {
         terminal::say(&format!("Error: {error:#}"));
-        ExitCode::from(FAILED)
+        ExitCode::from(if interrupt::is_interruption(&error) {
+            interrupt::EXIT_CODE
+        } else {
+            FAILED
+        })
     })
 }

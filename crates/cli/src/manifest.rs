@@ -6,6 +6,7 @@
 
 mod files;
 mod schema;
+mod similar;
 mod tree;
 
 use std::sync::Arc;
@@ -13,8 +14,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-pub(crate) use files::{Extent, Text, read_all};
+pub(crate) use files::{Input, Text, ends_with, inputs, open, read_all};
 pub(crate) use schema::{Schemas, Violation};
+pub(crate) use similar::nearest;
 pub(crate) use tree::{Located, Places};
 
 use tree::Node;
@@ -47,52 +49,46 @@ impl Document {
     }
 }
 
-/// Why a text holds no objects.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ManifestError {
-    /// Not YAML, or YAML that JSON cannot express.
-    #[error("{file}:{line}: {problem}")]
-    Syntax {
-        /// The file.
-        file: Arc<str>,
-        /// The line in it.
-        line: u64,
-        /// What is wrong there.
-        problem: String,
-    },
-    /// A document that is no object.
-    #[error("{file}:{line}: {problem}")]
-    NotAnObject {
-        /// The file.
-        file: Arc<str>,
-        /// Where the document begins.
-        line: u64,
-        /// What it lacks.
-        problem: &'static str,
-    },
+/// Something in a text that is no object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub(crate) file: Arc<str>,
+    pub(crate) line: u64,
+    pub(crate) problem: String,
+}
+
+/// What a text holds.
+#[derive(Debug, Default)]
+pub(crate) struct Parsed {
+    pub(crate) documents: Vec<Document>,
+    pub(crate) broken: Vec<Broken>,
 }
 
 /// Reads the objects of a text: any number of YAML documents, or JSON. Lists are opened; empty
 /// documents are nothing.
-pub(crate) fn parse(text: &Text) -> Result<Vec<Document>, ManifestError> {
+pub(crate) fn parse(text: &Text) -> Parsed {
     let file: Arc<str> = text.name.as_str().into();
-    let nodes: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(
+    let mut parsed = Parsed::default();
+    let nodes: Result<Vec<Spanned<Node>>, _> = serde_saphyr::from_multiple_with_options(
         &text.content,
         serde_saphyr::options! { with_snippet: false, legacy_octal_numbers: true, strict_booleans: true },
-    )
-    .map_err(|error| ManifestError::Syntax {
-        file: Arc::clone(&file),
-        line: error.location().map_or(1, |location| location.line()),
-        problem: first_line(&error.to_string()),
-    })?;
-    let mut documents = Vec::new();
-    for node in nodes {
-        let located = Located::new(node);
-        if !is_nothing(&located.value) {
-            open(&file, located, &mut documents)?;
+    );
+    match nodes {
+        Ok(nodes) => {
+            for node in nodes {
+                let located = Located::new(node);
+                if !is_nothing(&located.value) {
+                    open_document(&file, located, &mut parsed);
+                }
+            }
         }
+        Err(error) => parsed.broken.push(Broken {
+            file,
+            line: error.location().map_or(1, |location| location.line()),
+            problem: plain(&error.to_string()),
+        }),
     }
-    Ok(documents)
+    parsed
 }
 
 /// Whether a document says nothing, as between two lines of `---`.
@@ -101,17 +97,14 @@ pub(crate) fn is_nothing(document: &Value) -> bool {
 }
 
 /// Adds an object, or the objects of a list.
-fn open(
-    file: &Arc<str>,
-    located: Located,
-    documents: &mut Vec<Document>,
-) -> Result<(), ManifestError> {
-    let broken = |problem| {
-        Err(ManifestError::NotAnObject {
+fn open_document(file: &Arc<str>, located: Located, parsed: &mut Parsed) {
+    let line = located.places.start.line;
+    let mut broken = |problem: &str| {
+        parsed.broken.push(Broken {
             file: Arc::clone(file),
-            line: located.places.start.line,
-            problem,
-        })
+            line,
+            problem: problem.to_owned(),
+        });
     };
     let Some(object) = located.value.as_object() else {
         return broken("this document is no object; write apiVersion, kind and metadata");
@@ -124,26 +117,56 @@ fn open(
     {
         for index in 0..items.len() {
             if let Some(item) = located.item(index) {
-                open(file, item, documents)?;
+                open_document(file, item, parsed);
             }
         }
-        return Ok(());
+        return;
     }
-    if object
-        .get("metadata")
-        .is_some_and(|metadata| !metadata.is_object())
-    {
+    let metadata = object.get("metadata");
+    if metadata.is_some_and(|metadata| !metadata.is_object()) {
         return broken("metadata of this object is no map");
     }
-    documents.push(Document {
+    parsed.documents.push(Document {
         file: Arc::clone(file),
         value: located.value,
         places: located.places,
     });
-    Ok(())
 }
 
-/// Messages of the parser go on with hints on further lines; the first says what is wrong.
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim().to_owned()
+/// What the parser says, in words for people who do not know it: its messages go on with places, which we name ourselves, and with
+/// hints for programmers.
+fn plain(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.split(" at line ").next().unwrap_or_default();
+    let line = line.split(", set ").next().unwrap_or_default().trim();
+    match line.strip_prefix("duplicate mapping key: ") {
+        Some(key) => format!("the key {key:?} is written twice"),
+        None => format!("this is neither YAML nor JSON: {line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e18_what_the_parser_says_is_told_in_plain_words() {
+        for (content, expected) in [
+            ("a: 1\na: 2\n", "the key \"a\" is written twice"),
+            ("a: [\n", "this is neither YAML nor JSON: "),
+            ("a: b: c\n", "this is neither YAML nor JSON: "),
+        ] {
+            let text = Text {
+                name: "t.yaml".to_owned(),
+                content: content.to_owned(),
+            };
+            let [broken] = &*parse(&text).broken else {
+                panic!("{content} is broken");
+            };
+            assert!(broken.problem.starts_with(expected), "{broken:?}");
+            for leak in ["Options", "Policy", " at line "] {
+                assert!(!broken.problem.contains(leak), "{broken:?}");
+            }
+        }
+    }
 }

@@ -14,9 +14,8 @@ use kollect_api::{
 };
 
 use crate::{
-    configuration::{Configuration, Standard},
-    manifest::{self, Extent},
-    terminal,
+    configuration::{Configuration, Finding, Standard},
+    manifest, terminal,
 };
 
 /// Options of `kollect validate`.
@@ -33,6 +32,21 @@ pub(crate) struct Options {
     /// Take warnings for errors.
     #[arg(long)]
     strict: bool,
+    /// How to print findings: text, one per line on standard error, or json on standard output.
+    #[arg(
+        short = 'o',
+        long = "format",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    format: Format,
+}
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
 }
 
 /// What sinks may do; the same flags as those of the operator.
@@ -86,40 +100,57 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .chain(&options.filename)
         .cloned()
         .collect();
-    let texts = manifest::read_all(&paths, Extent::Flat)?;
-    let configuration = Configuration::load(&texts, &options.permissions.standard())?;
-    report(&configuration);
-    let failed = configuration.problems.len();
-    if failed > 0 {
-        bail!("{failed} config object(s) failed validation");
-    }
-    if options.strict && !configuration.warnings.is_empty() {
-        bail!(
-            "{} warning(s), and --strict takes warnings for errors",
-            configuration.warnings.len()
-        );
-    }
     let named: Vec<String> = paths
         .iter()
         .map(|path| path.display().to_string())
         .collect();
-    let verdict = format!("{}: valid ({})\n", named.join(", "), count(&configuration));
-    match io::stdout().lock().write_all(verdict.as_bytes()) {
+    let named = named.join(", ");
+    let texts = manifest::read_all(&paths)?;
+    let configuration = Configuration::load(&texts, &options.permissions.standard());
+    match options.format {
+        Format::Text => report(&configuration),
+        Format::Json => {
+            let findings = configuration.findings.iter().map(Finding::to_json);
+            let findings = serde_json::Value::Array(findings.collect());
+            print(&format!("{findings:#}\n"))?;
+        }
+    }
+    check(&configuration, options.strict)?;
+    if configuration.objects.is_empty() && configuration.secrets.is_empty() {
+        bail!(
+            "{named}: no Kollect objects were found; look for *.yaml, *.yml and *.json files there"
+        );
+    }
+    if options.format == Format::Text {
+        print(&format!("{named}: valid ({})\n", count(&configuration)))?;
+    }
+    Ok(())
+}
+
+/// Refuses manifests that cannot be used.
+pub(crate) fn check(configuration: &Configuration, strict: bool) -> Result<()> {
+    let failed = configuration.failed();
+    if failed > 0 {
+        bail!("{failed} config object(s) failed validation");
+    }
+    let warnings = configuration.warnings();
+    if strict && warnings > 0 {
+        bail!("{warnings} warning(s), and --strict takes warnings for errors");
+    }
+    Ok(())
+}
+
+fn print(text: &str) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-/// Prints warnings and problems.
+/// Prints what was found, one per line.
 pub(crate) fn report(configuration: &Configuration) {
-    for warning in &configuration.warnings {
-        terminal::say(&format!("warning: {warning}"));
-    }
-    for problem in &configuration.problems {
-        terminal::say(&format!("invalid: {problem}"));
-        for place in problem.places() {
-            terminal::say(&format!("  at {place}"));
-        }
+    for finding in &configuration.findings {
+        terminal::say(&finding.to_string());
     }
 }
 

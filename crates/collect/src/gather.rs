@@ -12,7 +12,7 @@ use kollect_watch::WatchScope;
 use crate::{
     DecodedObject, ExtractError,
     extract::OBJECT_LIMITS,
-    gates::{ObjectView, PolicyFailures},
+    gates::{Decision, ObjectView, PolicyFailures, Skip},
     plan::{Interest, ResourcePlan, TargetKey},
 };
 
@@ -21,8 +21,8 @@ use crate::{
 pub enum Contribution<'b> {
     /// A row with these attributes.
     Row(Attributes<'b>),
-    /// Nothing: a gate refuses it. A row it had is removed.
-    Nothing,
+    /// Nothing: a gate refuses it, for this reason. A row it had is removed.
+    Nothing(Skip),
     /// It should be a row and cannot be.
     Failed(ExtractError),
 }
@@ -36,14 +36,15 @@ pub fn contribution<'b>(
     buffer: &'b mut AttributesBuffer,
 ) -> (Contribution<'b>, PolicyFailures) {
     let verdict = interest.decide_within(object, allowance);
-    let contribution = if verdict.collects() {
-        let extractor = &interest.collection.extraction.extractor;
-        match extractor.extract_within(object.object(), buffer, allowance) {
-            Ok(attributes) => Contribution::Row(attributes),
-            Err(error) => Contribution::Failed(error),
+    let contribution = match verdict.decision {
+        Decision::Collect => {
+            let extractor = &interest.collection.extraction.extractor;
+            match extractor.extract_within(object.object(), buffer, allowance) {
+                Ok(attributes) => Contribution::Row(attributes),
+                Err(error) => Contribution::Failed(error),
+            }
         }
-    } else {
-        Contribution::Nothing
+        Decision::Skip(why) => Contribution::Nothing(why),
     };
     (contribution, verdict.policy_failures)
 }
@@ -55,6 +56,10 @@ pub struct Gathered {
     pub rows: BTreeMap<TargetKey, Vec<Row>>,
     /// What could not be made a row.
     pub failures: BTreeMap<TargetKey, Vec<Failure>>,
+    /// How many objects of each target's kind were left out, and why.
+    pub left_out: BTreeMap<TargetKey, BTreeMap<Skip, u64>>,
+    /// Policies of rules that could not be evaluated, which counts as "no match".
+    pub policy_failures: BTreeMap<TargetKey, PolicyFailures>,
     /// How many objects were looked at.
     pub objects: u64,
 }
@@ -87,8 +92,16 @@ impl Gatherer {
         let view = ObjectView::new(object.value());
         for interest in plan.interests(view.namespace()) {
             let mut allowance = Allowance::new(OBJECT_LIMITS);
-            match contribution(&interest, &view, &mut allowance, &mut self.buffer).0 {
-                Contribution::Nothing => {}
+            let (contribution, failures) =
+                contribution(&interest, &view, &mut allowance, &mut self.buffer);
+            if failures.count > 0 {
+                let failed = self.gathered.policy_failures.entry(interest.key.clone());
+                let failed = failed.or_default();
+                failed.count += failures.count;
+                failed.last = failures.last;
+            }
+            match contribution {
+                Contribution::Nothing(why) => leave_out(&mut self.gathered, interest.key, why),
                 Contribution::Row(attributes) => {
                     let row = row(&mut self.interner, &interest, &view, attributes);
                     let rows = self.gathered.rows.entry(interest.key.clone());
@@ -102,6 +115,14 @@ impl Gatherer {
                         reason: error.to_string(),
                     };
                     self.fail(interest.key, failure);
+                }
+            }
+        }
+        if plan.uninterested(view.namespace()) > 0 {
+            for target in plan.targets_in(&WatchScope::All) {
+                let collection = target.collection();
+                if collection.is_some_and(|own| !own.reach.contains_key(view.namespace())) {
+                    leave_out(&mut self.gathered, &target.key, Skip::Namespace);
                 }
             }
         }
@@ -151,6 +172,15 @@ impl Gatherer {
     }
 }
 
+fn leave_out(gathered: &mut Gathered, target: &TargetKey, why: Skip) {
+    if !gathered.left_out.contains_key(target) {
+        gathered.left_out.insert(target.clone(), BTreeMap::new());
+    }
+    if let Some(counts) = gathered.left_out.get_mut(target) {
+        *counts.entry(why).or_default() += 1;
+    }
+}
+
 fn row(
     interner: &mut Interner,
     interest: &Interest<'_>,
@@ -179,6 +209,17 @@ impl Gathered {
         }
         for (key, failures) in other.failures {
             self.failures.entry(key).or_default().extend(failures);
+        }
+        for (key, counts) in other.left_out {
+            let own = self.left_out.entry(key).or_default();
+            for (why, count) in counts {
+                *own.entry(why).or_default() += count;
+            }
+        }
+        for (key, failures) in other.policy_failures {
+            let own = self.policy_failures.entry(key).or_default();
+            own.count += failures.count;
+            own.last = failures.last.or(own.last.take());
         }
         self.objects += other.objects;
     }

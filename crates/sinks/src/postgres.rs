@@ -27,6 +27,7 @@ mod fault;
 mod names;
 mod pool;
 mod provision;
+mod read;
 mod rows;
 mod session;
 mod settings;

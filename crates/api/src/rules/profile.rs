@@ -26,6 +26,31 @@ const RESERVED_LABELS: [&str; 5] = [
 /// The series that counts rows.
 const RESERVED_SERIES: &str = "object_count";
 
+/// What attributes may be said to be. Other words are allowed, and mean nothing.
+const TYPE_WORDS: [&str; 15] = [
+    "string",
+    "text",
+    "int",
+    "integer",
+    "number",
+    "float",
+    "double",
+    "bool",
+    "boolean",
+    "list",
+    "array",
+    "map",
+    "object",
+    "timestamp",
+    "duration",
+];
+
+/// Whether a word, or the word before its elements (`list<int>`), is one that readers know.
+fn is_type_word(word: &str) -> bool {
+    let word = word.split(['<', '[', '(']).next().unwrap_or_default();
+    TYPE_WORDS.contains(&word.trim().to_ascii_lowercase().as_str())
+}
+
 /// The most labels of one series.
 const MAX_LABELS: usize = 5;
 
@@ -89,6 +114,22 @@ pub(super) fn kind(gvk: &GroupVersionKind, path: &Path, findings: &mut Findings)
     }
     if gvk.kind.trim().is_empty() {
         findings.required(path.field("kind"), "kind, for example Deployment");
+    } else if gvk
+        .kind
+        .starts_with(|first: char| first.is_ascii_lowercase())
+    {
+        findings.invalid(
+            path.field("kind"),
+            &gvk.kind,
+            "must be the kind and not the resource: it begins with a capital letter, for example Deployment",
+        );
+    }
+    if let Some((group, version)) = gvk.group.split_once('/') {
+        findings.invalid(
+            path.field("group"),
+            &gvk.group,
+            format!("must be the group alone: write group: {group:?} and version: {version:?}"),
+        );
     }
 }
 
@@ -125,6 +166,15 @@ fn attributes(
             );
         } else if !seen.insert(&attribute.name) {
             findings.duplicate(path.field("name"), &attribute.name);
+        }
+        if let Some(word) = attribute.type_.as_deref()
+            && !is_type_word(word)
+        {
+            findings.warn(format!(
+                "{}: {word:?} is taken as a remark; the words with a meaning are {}",
+                path.field("type"),
+                TYPE_WORDS.join(", ")
+            ));
         }
         let compiled = expression::attribute(&attribute.path, path.field("path"), budget, findings);
         let reads_secret = spec.target_gvk.is_core_secret()

@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use kollect_api::{SinkKey, sink::SinkSpec};
-use kollect_inventory::{Document, Pass};
+use kollect_inventory::{Document, Pass, Snapshot};
 use kollect_sinks::{
     Delivery, DeliveryRows, DocumentOptions, Receipt, Sink,
     backend::{self, Environment, SinkSeed},
@@ -14,10 +14,13 @@ use serde_json::Value;
 
 use super::{
     local::{Directory, Written},
+    print::{Batch, Printer, Settings},
     report::{Level, Report},
+    shape::Shape,
     units::Unit,
     way::Prepared,
 };
+use crate::render::{Format, Look};
 
 /// A place to deliver to.
 #[derive(Debug, Clone)]
@@ -116,6 +119,40 @@ pub(crate) struct Exporting<'r> {
     /// How long one delivery may take.
     pub(crate) timeout: Duration,
     pub(crate) report: &'r Report,
+    /// How texts are written that no sink writes.
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) headers: bool,
+}
+
+impl Exporting<'_> {
+    /// The rows of a unit in a format that no sink has.
+    fn text(
+        &self,
+        unit: &Unit,
+        rows: &Snapshot,
+        format: Format,
+        cluster: &str,
+    ) -> std::io::Result<Vec<u8>> {
+        let mut printer = Printer::new(Settings {
+            format,
+            look: Look::of_file(self.headers),
+            shape: Arc::clone(&self.shape),
+            attributes: unit.attributes.clone(),
+            several_clusters: false,
+            titles: false,
+            at: self.at,
+        });
+        let mut text = Vec::new();
+        let batch = Batch {
+            cluster: cluster.to_owned(),
+            target: unit.id.clone(),
+            rows: rows.clone(),
+            attributes: unit.attributes.clone(),
+        };
+        printer.batch(&batch, &mut text)?;
+        printer.finish(&mut text)?;
+        Ok(text)
+    }
 }
 
 /// Delivers all units, or says what would be delivered.
@@ -156,12 +193,32 @@ async fn deliver(
         dry_run,
         timeout,
         report,
+        ..
     } = *exporting;
     let rows = unit.rows.clone().map_err(NotExported::HeldBack)?;
     let documents = DocumentOptions {
         max_bytes: max_document_bytes,
         embedding: unit.embedding.clone(),
     };
+    let count = rows.len();
+    if let Backend::Directory(directory) = &destination.backend {
+        let written = match directory.own_format() {
+            None => directory.write(&unit.id, &rows, at, &documents, dry_run),
+            Some(format) => {
+                let text = exporting.text(unit, &rows, format, directory.cluster());
+                let text = text.map_err(|error| NotExported::Failed(error.to_string()))?;
+                directory.write_text(&unit.id, text, dry_run)
+            }
+        };
+        let written = written.map_err(|error| NotExported::Failed(error.to_string()))?;
+        let path = directory.path(&unit.id).unwrap_or_default();
+        return Ok(match (written, dry_run) {
+            (Written::Changed, false) => format!("{count} rows in {path}"),
+            (Written::Unchanged, false) => format!("{count} rows in {path}, unchanged"),
+            (Written::Changed, true) => format!("would write {count} rows to {path}"),
+            (Written::Unchanged, true) => format!("{path} is unchanged, {count} rows"),
+        });
+    }
     if dry_run {
         let bytes = Document::whole(Arc::new(Pass::at(at)), rows.clone()).byte_len();
         report.event(
@@ -176,18 +233,8 @@ async fn deliver(
         );
         return Ok(format!("would write {} rows", rows.len()));
     }
-    let count = rows.len();
-    let sink = match &destination.backend {
-        Backend::Directory(directory) => {
-            let written = directory.write(&unit.id, &rows, at, &documents);
-            let written = written.map_err(|error| NotExported::Failed(error.to_string()))?;
-            let path = directory.path(&unit.id).unwrap_or_default();
-            return Ok(match written {
-                Written::Changed => format!("{count} rows in {path}"),
-                Written::Unchanged => format!("{count} rows in {path}, unchanged"),
-            });
-        }
-        Backend::Sink(sink) => sink,
+    let Backend::Sink(sink) = &destination.backend else {
+        return Ok(String::new());
     };
     let delivery = Delivery {
         inventory: unit.id.clone(),

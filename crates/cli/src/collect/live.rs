@@ -24,10 +24,10 @@ use kube::{
 
 use self::listing::Listing;
 use super::{
-    Options, contexts,
+    From, contexts,
     outcome::{self, Unlisted},
     report::{Level, Report},
-    source::Seen,
+    source::{Looking, Seen},
     world::{self, Oracle},
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct Clusters {
 
 impl Clusters {
     /// Reads the kubeconfig and chooses contexts. Asks no cluster.
-    pub(super) fn open(options: &Options, report: &Report) -> Result<Self> {
+    pub(super) fn open(options: &From, report: &Report) -> Result<Self> {
         let kubeconfig = contexts::read_kubeconfig(options.kubeconfig.as_deref())?;
         let known = kubeconfig.contexts.iter();
         let known: Vec<String> = known.map(|context| context.name.clone()).collect();
@@ -61,21 +61,30 @@ impl Clusters {
         &self.names
     }
 
+    /// The namespace that a context works in.
+    pub(crate) fn namespace_of(&self, context: &str) -> String {
+        let all = self.kubeconfig.contexts.iter();
+        let mut named = all.filter(|one| one.name == context);
+        let own = named.find_map(|one| one.context.as_ref()?.namespace.clone());
+        own.unwrap_or_else(|| "default".to_owned())
+    }
+
     /// Looks at one cluster. An error means that it cannot be used at all.
     pub(crate) async fn look(
         &self,
         name: &str,
         mut world: World,
         keys: &[TargetKey],
-        report: &Report,
+        looking: &Looking<'_>,
     ) -> Result<Seen> {
+        let report = looking.report;
         let client = self.client(name).await?;
-        check(&client).await?;
+        within(self.timeout, check(&client)).await?;
         let mut oracle = AskedOnce {
             discovery: Discovery::new(client.clone()),
             reviewer: Reviewer::new(client.clone()),
         };
-        let known = namespaces::read(&client, &world).await?;
+        let known = within(self.timeout, namespaces::read(&client, &world)).await?;
         let refused = namespaces::apply(known, &mut world, &mut oracle).await;
         let plan = world::plan(&mut world, &mut oracle).await;
         let (gathered, unlisted) = self.list(name, client, &plan, report).await;
@@ -84,12 +93,12 @@ impl Clusters {
             ("objects", gathered.objects.into()),
         ];
         report.event(Level::Debug, "cluster read", &fields);
-        let mut outcomes = outcome::outcomes(keys, &plan, gathered, &unlisted);
+        let mut outcomes = outcome::outcomes(keys, &plan, gathered, &unlisted, looking.allow_empty);
         outcome::add_refused(&mut outcomes, keys, &refused);
         Ok(Seen { world, outcomes })
     }
 
-    async fn client(&self, name: &str) -> Result<Client> {
+    pub(crate) async fn client(&self, name: &str) -> Result<Client> {
         let options = KubeConfigOptions {
             context: Some(name.to_owned()),
             ..KubeConfigOptions::default()
@@ -140,6 +149,19 @@ impl Clusters {
     }
 }
 
+/// A server that says nothing is not waited for without end.
+async fn within<T>(
+    time: Duration,
+    answer: impl std::future::Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::time::timeout(time, answer).await.unwrap_or_else(|_| {
+        bail!(
+            "the API server does not answer within {} s; nothing was collected and nothing written; give more time with --timeout",
+            time.as_secs()
+        )
+    })
+}
+
 /// Finds out whether the API server answers at all, before anything is concluded from what it does
 /// not say.
 async fn check(client: &Client) -> Result<()> {
@@ -149,9 +171,39 @@ async fn check(client: &Client) -> Result<()> {
         Err(kube::Error::Api(status)) if status.code == 401 => {
             bail!("the API server does not accept the credentials; renew them in the kubeconfig")
         }
-        Err(error) => Err(error).context(
-            "the API server does not answer; nothing was collected and nothing written; check the address, the network and the credentials in the kubeconfig",
+        Err(error) => bail!(
+            "the API server does not answer; nothing was collected and nothing written; check the address, the network and the credentials in the kubeconfig: {}",
+            sentence(&error)
         ),
+    }
+}
+
+/// What went wrong between us and an API server, in words for people.
+pub(crate) fn sentence(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => {
+            let message = status.message.trim();
+            // What the client says of an answer that it does not understand.
+            if message.is_empty() || message.contains("Failed to parse error data") {
+                return format!(
+                    "HTTP status {}, and an answer that no Kubernetes API gives; is this the address of an API server?",
+                    status.code
+                );
+            }
+            format!("{message} (HTTP status {})", status.code)
+        }
+        other => {
+            let mut text = other.to_string();
+            let mut source = std::error::Error::source(other);
+            while let Some(cause) = source {
+                let cause_text = cause.to_string();
+                if !text.contains(&cause_text) {
+                    text = format!("{text}: {cause_text}");
+                }
+                source = cause.source();
+            }
+            text
+        }
     }
 }
 

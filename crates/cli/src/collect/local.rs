@@ -20,14 +20,22 @@ use kollect_sinks::{
     layout::{self, Header, Held, Layout, LayoutError, RepoPath, render},
 };
 
-use super::records::Format;
+use crate::{interrupt, render::Format};
 
 /// Documents of several clusters stand side by side.
 const PER_CLUSTER: &str = "clusters/{cluster}/inventory/{namespace}/{name}{extension}";
+/// In a directory that is called `inventory` itself nothing more needs to say so.
+const BARE: &str = "{namespace}/{name}{extension}";
+const BARE_PER_CLUSTER: &str = "clusters/{cluster}/{namespace}/{name}{extension}";
 
 /// Where documents stand below the directory, and how they are written.
 #[derive(Debug, Clone)]
-pub(crate) struct Naming(Layout);
+pub(crate) struct Naming {
+    layout: Layout,
+    /// A format that no sink has, so that the files are written here.
+    own: Option<Format>,
+    cluster: String,
+}
 
 impl Naming {
     /// The layout for the documents of one cluster.
@@ -35,17 +43,27 @@ impl Naming {
         cluster: &str,
         format: Format,
         per_cluster: bool,
+        bare: bool,
     ) -> Result<Self, LayoutError> {
-        let format = match format {
-            Format::Yaml => common::Format::Yaml,
-            Format::Ndjson => common::Format::Ndjson,
-            Format::Json | Format::Table => common::Format::Json,
+        let (own, format) = match format {
+            Format::Yaml => (None, common::Format::Yaml),
+            Format::Ndjson => (None, common::Format::Ndjson),
+            Format::Json => (None, common::Format::Json),
+            Format::Csv | Format::Table | Format::Wide | Format::Markdown => {
+                (Some(format), common::Format::Json)
+            }
+        };
+        let template = match (per_cluster, bare) {
+            (false, false) => None,
+            (false, true) => Some(BARE),
+            (true, false) => Some(PER_CLUSTER),
+            (true, true) => Some(BARE_PER_CLUSTER),
         };
         let spec = KollectSnapshotSinkSpec {
             type_: SnapshotSinkType::Git,
             common: SinkCommon {
                 cluster: Some(cluster.to_owned()),
-                path_template: per_cluster.then(|| PER_CLUSTER.to_owned()),
+                path_template: template.map(str::to_owned),
                 serialization: Some(Serialization {
                     format: Some(format),
                     compression: None,
@@ -61,13 +79,42 @@ impl Naming {
             object_store: None,
             http: None,
         };
-        Layout::of_snapshot(&spec).map(Naming)
+        let layout = Layout::of_snapshot(&spec)?;
+        Ok(Self {
+            layout,
+            own,
+            cluster: cluster.to_owned(),
+        })
+    }
+
+    /// The files of some rows. Of what is held already only the time is looked at.
+    pub(crate) fn render<'a>(
+        &'a self,
+        id: &'a InventoryId,
+        rows: &'a Snapshot,
+        at: jiff::Timestamp,
+        documents: &'a DocumentOptions,
+        held: &dyn Held,
+    ) -> Result<layout::Rendering<'a>, LayoutError> {
+        let header = Header {
+            inventory: id,
+            generation: 0,
+            at,
+            documents,
+        };
+        render::render_all(&self.layout, &header, rows, held)
     }
 
     /// The path of a document.
     pub(crate) fn path(&self, id: &InventoryId) -> Result<String, LayoutError> {
-        let path = self.0.document_path(id, 0)?;
-        Ok(path.as_str().to_owned())
+        let path = self.layout.document_path(id, 0)?;
+        Ok(match self.own {
+            None => path.as_str().to_owned(),
+            Some(format) => {
+                let stem = path.as_str().strip_suffix(".json");
+                format!("{}.{}", stem.unwrap_or(path.as_str()), format.extension())
+            }
+        })
     }
 }
 
@@ -84,6 +131,9 @@ pub(crate) enum WriteError {
     /// The document has no place.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// Somebody pressed Ctrl-C.
+    #[error(transparent)]
+    Interrupted(#[from] interrupt::Interrupted),
     /// The file system refuses.
     #[error("cannot write {}: {source}", path.display())]
     Io {
@@ -121,7 +171,7 @@ impl Directory {
         self.naming.path(id)
     }
 
-    /// Writes the document of an inventory. When its rows are those of the document that is there
+    /// Writes the document of an inventory, or says whether it would be written. When its rows are those of the document that is there
     /// already, that one stays: a run that changes nothing leaves no trace in a repository.
     pub(crate) fn write(
         &self,
@@ -129,32 +179,31 @@ impl Directory {
         rows: &Snapshot,
         at: jiff::Timestamp,
         documents: &DocumentOptions,
+        dry_run: bool,
     ) -> Result<Written, WriteError> {
-        let header = Header {
-            inventory: id,
-            generation: 0,
-            at,
-            documents,
-        };
-        let rendering = render::render_all(&self.naming.0, &header, rows, self)?;
+        let rendering = self.naming.render(id, rows, at, documents, self)?;
         let mut written = Written::Unchanged;
-        let document = self.naming.0.document_path(id, 0)?;
+        let document = self.naming.layout.document_path(id, 0)?;
         let mut has_document = false;
         for file in rendering.files() {
             let layout::File { path, body } = file?;
             has_document |= path == document;
             let target = self.place(&path);
+            interrupt::check()?;
             if !says(&target, body.pieces()) {
                 written = Written::Changed;
-                replace(&target, body.pieces()).map_err(|source| WriteError::Io {
-                    path: target.clone(),
-                    source,
-                })?;
+                if !dry_run {
+                    replace_at(&target, body.pieces())?;
+                }
             }
         }
         // Some formats have no file for no rows; then what was there holds rows that are gone.
         if !has_document {
             let stale = self.place(&document);
+            if dry_run {
+                let there = stale.exists();
+                return Ok(if there { Written::Changed } else { written });
+            }
             match fs::remove_file(&stale) {
                 Ok(()) => written = Written::Changed,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -169,10 +218,49 @@ impl Directory {
         Ok(written)
     }
 
+    /// The cluster that the documents are about.
+    pub(crate) fn cluster(&self) -> &str {
+        &self.naming.cluster
+    }
+
+    /// Whether documents are written here and not by the layout of a sink.
+    pub(crate) fn own_format(&self) -> Option<Format> {
+        self.naming.own
+    }
+
+    /// Writes a text as the document of an inventory.
+    pub(crate) fn write_text(
+        &self,
+        id: &InventoryId,
+        text: Vec<u8>,
+        dry_run: bool,
+    ) -> Result<Written, WriteError> {
+        write_text(&self.root.join(self.path(id)?), text, dry_run)
+    }
+
     /// A path below the directory. It cannot lead out: that is what makes it a [`RepoPath`].
     fn place(&self, path: &RepoPath) -> PathBuf {
         self.root.join(path.as_str())
     }
+}
+
+/// Writes a file, unless it says the same already.
+pub(crate) fn write_text(path: &Path, text: Vec<u8>, dry_run: bool) -> Result<Written, WriteError> {
+    if says(path, std::iter::once(text.clone())) {
+        return Ok(Written::Unchanged);
+    }
+    if !dry_run {
+        interrupt::check()?;
+        replace_at(path, std::iter::once(text))?;
+    }
+    Ok(Written::Changed)
+}
+
+fn replace_at(path: &Path, pieces: impl Iterator<Item = Vec<u8>>) -> Result<(), WriteError> {
+    replace(path, pieces).map_err(|source| WriteError::Io {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// The layout looks at what is there only to keep the time of a document that says the same.
@@ -281,7 +369,7 @@ mod tests {
             (Format::Json, "json"),
             (Format::Ndjson, "ndjson"),
         ] {
-            let naming = Naming::new("prod/eu:1", format, true).unwrap();
+            let naming = Naming::new("prod/eu:1", format, true, false).unwrap();
             let directory = Directory::new(place.path(), naming);
             let path = directory.path(&id).unwrap();
             assert!(
@@ -291,9 +379,15 @@ mod tests {
             let path = place.path().join(path);
             let write = |count, seconds| {
                 let at = jiff::Timestamp::from_second(seconds).unwrap();
-                directory
-                    .write(&id, &rows(count), at, &DocumentOptions::default())
-                    .unwrap()
+                let documents = DocumentOptions::default();
+                let dry = directory.write(&id, &rows(count), at, &documents, true);
+                let done = directory.write(&id, &rows(count), at, &documents, false);
+                assert_eq!(
+                    dry.unwrap(),
+                    *done.as_ref().unwrap(),
+                    "E10: a dry run tells"
+                );
+                done.unwrap()
             };
             assert_eq!(write(2, 1), Written::Changed, "{extension}");
             let content = fs::read_to_string(&path).unwrap();
@@ -310,7 +404,7 @@ mod tests {
 
     #[test]
     fn no_name_leads_out_of_the_directory() {
-        let naming = Naming::new("..", Format::Yaml, false).unwrap();
+        let naming = Naming::new("..", Format::Yaml, false, false).unwrap();
         let directory = Directory::new("out", naming);
         for (namespace, name) in [("..", ".."), ("/etc", "passwd"), ("a", "../../../x")] {
             let id = InventoryId::namespaced(namespace, name);

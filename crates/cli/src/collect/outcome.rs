@@ -1,9 +1,13 @@
 //! What became of targets and contexts, and the exit code that follows. Pure.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use kollect_api::condition::Reason;
+use kollect_api::{
+    condition::Reason,
+    profile::{ExportMode, KollectProfileSpec},
+};
 use kollect_collect::{
+    gates::{PolicyFailures, Skip},
     gather::{Failure, Gathered},
     plan::{Course, Plan, TargetKey, TargetPlan, TargetState},
 };
@@ -16,18 +20,26 @@ pub(crate) struct TargetOutcome {
     /// Its rows; nothing if they are not known, so that nothing may be written for it.
     pub(crate) rows: Option<Snapshot>,
     /// What was left out.
-    pub(crate) skips: Vec<Skip>,
+    pub(crate) skips: Vec<Unread>,
     /// What went wrong.
     pub(crate) errors: Vec<String>,
     /// Objects that could not be extracted.
     pub(crate) failures: Vec<Failure>,
     /// Nobody wants anything of it.
     pub(crate) suspended: bool,
+    /// Every object of it failed, so that no rows would be a wrong answer.
+    pub(crate) all_failed: bool,
+    /// Objects that gates left out.
+    pub(crate) left_out: BTreeMap<Skip, u64>,
+    /// Policies of its rules that failed, which counts as "no match".
+    pub(crate) policy_failures: PolicyFailures,
+    /// What was planned for it, if it could be.
+    pub(crate) plan: Option<Arc<TargetPlan>>,
 }
 
-/// Something that was left out.
+/// Something that was left out because it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Skip {
+pub(crate) struct Unread {
     pub(crate) reason: SkipReason,
     /// The namespace, empty for the whole target.
     pub(crate) namespace: String,
@@ -69,12 +81,56 @@ impl TargetOutcome {
             errors: Vec::new(),
             failures: Vec::new(),
             suspended: false,
+            all_failed: false,
+            left_out: BTreeMap::new(),
+            policy_failures: PolicyFailures::default(),
+            plan: None,
         }
     }
 
+    /// The attributes of its profile, in their order, with the one that holds whole objects.
+    pub(crate) fn attributes(&self) -> Vec<String> {
+        let collection = self.plan.as_ref().and_then(|plan| plan.collection());
+        collection.map_or_else(Vec::new, |collection| {
+            attributes(&collection.extraction.profile.spec)
+        })
+    }
+
+    /// Why its rows are not written.
+    pub(crate) fn held_back(&self) -> &'static str {
+        if self.all_failed {
+            "none of its objects could be extracted; give --allow-empty to write that there are none"
+        } else {
+            "it was not collected"
+        }
+    }
+
+    /// How many objects of its kind were looked at.
+    pub(crate) fn seen(&self) -> u64 {
+        let rows = self.rows.as_ref().map_or(0, Snapshot::len) + self.failures.len();
+        rows as u64 + self.left_out.values().sum::<u64>()
+    }
+
+    /// Attributes that no row has a value for.
+    pub(crate) fn always_null(&self) -> Vec<String> {
+        let Some(rows) = self.rows.as_ref().filter(|rows| !rows.is_empty()) else {
+            return Vec::new();
+        };
+        let mut names = self.attributes();
+        for row in rows.rows() {
+            names.retain(|name| {
+                row.attributes()
+                    .get(name)
+                    .is_none_or(|value| value.is_null())
+            });
+        }
+        names
+    }
+
     /// What the plan says of a target before anything is listed.
-    fn planned(target: &TargetPlan) -> Self {
+    fn planned(target: &Arc<TargetPlan>) -> Self {
         let mut outcome = Self::unknown(&target.key);
+        outcome.plan = Some(Arc::clone(target));
         match (&target.course, &target.state) {
             (Course::Stop, TargetState::Degraded(why)) => match why.reason {
                 Reason::Suspended => outcome.suspended = true,
@@ -110,7 +166,7 @@ impl TargetOutcome {
 
     /// Notes that something is left out.
     pub(crate) fn skip(&mut self, reason: SkipReason, namespace: &str, message: String) {
-        self.skips.push(Skip {
+        self.skips.push(Unread {
             reason,
             namespace: namespace.to_owned(),
             message,
@@ -145,6 +201,7 @@ pub(crate) fn outcomes(
     plan: &Plan,
     mut gathered: Gathered,
     unlisted: &[Unlisted],
+    allow_empty: bool,
 ) -> Vec<TargetOutcome> {
     let of = |key: &TargetKey| {
         let target = plan.target(key)?;
@@ -171,6 +228,11 @@ pub(crate) fn outcomes(
         let rows = gathered.rows.remove(key).unwrap_or_default();
         outcome.failures = gathered.failures.remove(key).unwrap_or_default();
         outcome.failures.sort();
+        outcome.left_out = gathered.left_out.remove(key).unwrap_or_default();
+        outcome.policy_failures = gathered.policy_failures.remove(key).unwrap_or_default();
+        // A mistake in an expression says nothing about what is there.
+        outcome.all_failed = rows.is_empty() && !outcome.failures.is_empty() && !allow_empty;
+        known &= !outcome.all_failed;
         outcome.rows = known.then(|| Snapshot::new(rows));
         Some(outcome)
     };
@@ -192,6 +254,21 @@ pub(crate) fn add_refused(
     outcomes.sort_by_key(place);
 }
 
+/// The attributes of a profile in their order, with the one that holds whole objects.
+pub(crate) fn attributes(profile: &KollectProfileSpec) -> Vec<String> {
+    let mut names: Vec<String> = profile
+        .attributes
+        .iter()
+        .map(|attribute| attribute.name.clone())
+        .collect();
+    if let Some(export) = &profile.export
+        && export.mode == ExportMode::Resource
+    {
+        names.push(export.as_.clone());
+    }
+    names
+}
+
 /// The exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Code {
@@ -203,6 +280,12 @@ pub(crate) enum Code {
     Fatal = 2,
 }
 
+impl Code {
+    pub(crate) fn exit(self) -> std::process::ExitCode {
+        std::process::ExitCode::from(self as u8)
+    }
+}
+
 /// The code of one context.
 pub(crate) fn code(degraded: bool, exported: usize) -> Code {
     match (degraded, exported) {
@@ -212,9 +295,12 @@ pub(crate) fn code(degraded: bool, exported: usize) -> Code {
     }
 }
 
-/// The code of the process: the worst one.
-pub(crate) fn worst(codes: impl IntoIterator<Item = Code>) -> Code {
-    codes.into_iter().max().unwrap_or(Code::Success)
+/// The code of the process: nothing was written only if that is so everywhere.
+pub(crate) fn all(codes: &[Code]) -> Code {
+    match codes.iter().max() {
+        Some(Code::Fatal) if codes.iter().any(|code| *code != Code::Fatal) => Code::Partial,
+        worst => worst.copied().unwrap_or(Code::Success),
+    }
 }
 
 /// Names a target as messages do: `ns/name`, or the name alone for cluster targets.
@@ -235,6 +321,48 @@ pub(crate) fn named_object(namespace: &str, name: &str) -> String {
         name.to_owned()
     } else {
         format!("{namespace}/{name}")
+    }
+}
+
+/// Failures with the same cause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cause<'f> {
+    pub(crate) reason: &'f str,
+    pub(crate) count: usize,
+    /// The first few objects.
+    pub(crate) examples: Vec<String>,
+}
+
+/// How many objects, causes or namespaces messages name.
+pub(crate) const NAMED: usize = 3;
+
+/// Failures by their cause, the most frequent first.
+pub(crate) fn causes(failures: &[Failure]) -> Vec<Cause<'_>> {
+    let mut by_reason: BTreeMap<&str, Cause<'_>> = BTreeMap::new();
+    for failure in failures {
+        let cause = by_reason.entry(&failure.reason).or_insert_with(|| Cause {
+            reason: &failure.reason,
+            count: 0,
+            examples: Vec::new(),
+        });
+        cause.count += 1;
+        if cause.examples.len() < NAMED {
+            let object = named_object(&failure.namespace, &failure.name);
+            cause.examples.push(object);
+        }
+    }
+    let mut causes: Vec<Cause<'_>> = by_reason.into_values().collect();
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+    causes
+}
+
+/// Some of many names: the first few, and how many more there are.
+pub(crate) fn some<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
+    let count = names.len();
+    let first: Vec<&str> = names.take(NAMED).collect();
+    match count.saturating_sub(NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 
@@ -261,6 +389,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn e7_failures_are_summed_up() {
+        let failure = |number: usize, reason: &str| Failure {
+            namespace: "n".to_owned(),
+            name: format!("o{number}"),
+            uid: String::new(),
+            reason: reason.to_owned(),
+        };
+        let mut failures: Vec<Failure> = (0..299).map(|n| failure(n, "no such key")).collect();
+        failures.insert(0, failure(300, "other"));
+        let causes = causes(&failures);
+        assert_eq!((causes[0].count, causes[0].reason), (299, "no such key"));
+        assert_eq!(causes[0].examples, ["n/o0", "n/o1", "n/o2"]);
+        assert_eq!(causes[1].count, 1);
+        let names = ["a", "b", "c", "d", "e"];
+        assert_eq!(some(names.into_iter()), "a, b, c and 2 more");
+        assert_eq!(some(names[..2].iter().copied()), "a, b");
+    }
+
+    #[test]
     fn exit_codes() {
         for (degraded, exported, expected) in [
             (false, 3, Code::Success),
@@ -271,8 +418,9 @@ mod tests {
         ] {
             assert_eq!(code(degraded, exported), expected, "{degraded} {exported}");
         }
-        assert_eq!(worst([Code::Success, Code::Fatal]), Code::Fatal);
-        assert_eq!(worst([Code::Success, Code::Partial]), Code::Partial);
-        assert_eq!(worst([]), Code::Success);
+        assert_eq!(all(&[Code::Success, Code::Fatal]), Code::Partial, "E19");
+        assert_eq!(all(&[Code::Fatal, Code::Fatal]), Code::Fatal);
+        assert_eq!(all(&[Code::Success, Code::Partial]), Code::Partial);
+        assert_eq!(all(&[]), Code::Success);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use jiff::Timestamp;
 use kollect_api::visible::visible;
 use serde_json::{Map, Value};
@@ -11,9 +11,9 @@ use crate::terminal;
 
 use super::{
     export::{Exported, NotExported, STANDARD_OUTPUT},
-    outcome::{Named, TargetOutcome, named_object, skip_counts},
-    table::Table,
+    outcome::{self, Named, TargetOutcome, named_object, skip_counts},
 };
+use crate::render::Table;
 
 /// How important an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -53,6 +53,7 @@ pub(crate) struct Report {
     level: Level,
     format: LogFormat,
     bars: MultiProgress,
+    quiet: bool,
 }
 
 impl Report {
@@ -72,7 +73,18 @@ impl Report {
                 LogFormat::Json
             }),
             bars: MultiProgress::with_draw_target(target),
+            quiet: false,
         }
+    }
+
+    /// Tells errors and nothing else.
+    pub(crate) fn quiet(mut self, quiet: bool) -> Self {
+        if quiet {
+            self.quiet = true;
+            self.level = Level::Error;
+            self.bars.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        self
     }
 
     /// Tells of an event.
@@ -88,9 +100,34 @@ impl Report {
         self.bars.suspend(|| terminal::say(text));
     }
 
+    /// Prints what a person may want to know, unless nobody does.
+    pub(crate) fn tell(&self, text: &str) {
+        if !self.quiet {
+            self.say(text);
+        }
+    }
+
+    /// A bar for a file of this size.
+    pub(crate) fn reading(&self, title: &str, size: u64) -> ProgressBar {
+        let style = ProgressStyle::with_template(
+            "{spinner} {msg}: {bytes} of {total_bytes}, {binary_bytes_per_sec}",
+        );
+        let bar = self.bars.add(ProgressBar::new(size));
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        bar.set_message(visible(title).into_owned());
+        bar.enable_steady_tick(std::time::Duration::from_millis(120));
+        bar
+    }
+
     /// A bar for a listing.
     pub(crate) fn bar(&self, title: String) -> ProgressBar {
-        let style = ProgressStyle::with_template("{spinner} {msg}: {pos} objects, {per_sec}");
+        let style = ProgressStyle::with_template("{spinner} {msg}: {pos} objects, {rate}");
+        let rate = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+            let _ = write!(text, "{:.0}/s", state.per_sec());
+        };
+        let style = style.map(|style| style.with_key("rate", rate));
         let bar = self.bars.add(ProgressBar::no_length());
         if let Ok(style) = style {
             bar.set_style(style);
@@ -126,7 +163,7 @@ impl Report {
                     ("uid", failure.uid.clone().into()),
                     ("reason", failure.reason.clone().into()),
                 ];
-                self.event(Level::Info, "object extraction failed", &fields);
+                self.event(Level::Debug, "object extraction failed", &fields);
             }
         }
     }
@@ -181,15 +218,7 @@ pub(crate) fn errors(outcomes: &[TargetOutcome], exported: &[Exported]) -> Vec<S
         );
     }
     for outcome in outcomes {
-        for failure in &outcome.failures {
-            errors.push(format!(
-                "target {}: extract {} (uid={}): {}",
-                Named(&outcome.key),
-                visible(&named_object(&failure.namespace, &failure.name)),
-                visible(&failure.uid),
-                failure.reason
-            ));
-        }
+        errors.extend(failures(outcome));
     }
     for export in exported {
         if let Err(NotExported::Failed(error)) = &export.result {
@@ -197,6 +226,104 @@ pub(crate) fn errors(outcomes: &[TargetOutcome], exported: &[Exported]) -> Vec<S
         }
     }
     errors
+}
+
+/// How many causes are told.
+const CAUSES: usize = 5;
+
+/// Objects that could not be extracted, by cause. Which ones they are tell the events of level debug.
+fn failures(outcome: &TargetOutcome) -> Vec<String> {
+    let target = Named(&outcome.key);
+    let causes = outcome::causes(&outcome.failures);
+    let mut lines: Vec<String> = causes
+        .iter()
+        .take(CAUSES)
+        .map(|cause| {
+            let objects = match cause.count {
+                1 => "1 object".to_owned(),
+                count => format!("{count} objects"),
+            };
+            let examples = visible(&cause.examples.join(", ")).into_owned();
+            let more = if cause.count > cause.examples.len() {
+                ", …"
+            } else {
+                ""
+            };
+            format!(
+                "target {target}: extract {objects} ({examples}{more}): {}",
+                cause.reason
+            )
+        })
+        .collect();
+    if causes.len() > CAUSES {
+        let more: usize = causes[CAUSES..].iter().map(|cause| cause.count).sum();
+        lines.push(format!(
+            "target {target}: extract {more} more objects, for {} other reasons; --log-level debug names all",
+            causes.len() - CAUSES
+        ));
+    }
+    lines
+}
+
+/// What is worth a look although nothing went wrong.
+fn hints(outcome: &TargetOutcome) -> Vec<String> {
+    let target = Named(&outcome.key);
+    let mut hints = Vec::new();
+    let nulls = outcome.always_null();
+    if !nulls.is_empty() {
+        hints.push(format!(
+            "target {target}: null in every row: {}; check the paths",
+            nulls.join(", ")
+        ));
+    }
+    if let Some(last) = &outcome.policy_failures.last {
+        hints.push(format!(
+            "target {target}: a policy failed {} time(s), which counts as no match: {last}",
+            outcome.policy_failures.count
+        ));
+    }
+    hints
+}
+
+/// Why objects are missing, target by target.
+pub(crate) fn explanation(outcome: &TargetOutcome) -> String {
+    let mut text = format!(
+        "target {}: {} objects of its kind seen, {} rows\n",
+        Named(&outcome.key),
+        outcome.seen(),
+        outcome.rows.as_ref().map_or(0, |rows| rows.len())
+    );
+    for (why, count) in &outcome.left_out {
+        text.push_str(&format!("  {count} left out: {why}\n"));
+    }
+    for skip in &outcome.skips {
+        text.push_str(&format!(
+            "  not read ({}): {}\n",
+            skip.reason.as_str(),
+            skip.message
+        ));
+    }
+    for error in &outcome.errors {
+        text.push_str(&format!("  {error}\n"));
+    }
+    for cause in outcome::causes(&outcome.failures) {
+        text.push_str(&format!(
+            "  {} failed: {} ({})\n",
+            cause.count,
+            cause.reason,
+            visible(&cause.examples.join(", "))
+        ));
+    }
+    for name in outcome.always_null() {
+        text.push_str(&format!("  attribute {name} is null in every row\n"));
+    }
+    if let Some(last) = &outcome.policy_failures.last {
+        text.push_str(&format!(
+            "  a policy failed {} time(s): {last}\n",
+            outcome.policy_failures.count
+        ));
+    }
+    text
 }
 
 /// The summary of one context: what was collected, and where it went.
@@ -231,6 +358,11 @@ pub(crate) fn summary(context: &str, outcomes: &[TargetOutcome], exported: &[Exp
             Ok(_) if to == STANDARD_OUTPUT => {}
             Ok(what) => text.push_str(&format!("{title} -> {to}: {what}\n")),
             Err(error) => text.push_str(&format!("{title} -> {to}: not written: {error}\n")),
+        }
+    }
+    for outcome in outcomes {
+        for hint in hints(outcome) {
+            text.push_str(&format!("hint: {hint}\n"));
         }
     }
     text

@@ -30,6 +30,8 @@ pub(crate) struct Unit {
     pub(crate) sinks: Option<Vec<UnitSink>>,
     /// What is known of its profiles.
     pub(crate) embedding: Embedding,
+    /// The attributes of its profile, in their order; empty if there are several profiles.
+    pub(crate) attributes: Vec<String>,
 }
 
 /// Where a unit goes.
@@ -50,10 +52,11 @@ pub(crate) fn of_targets(outcomes: &[TargetOutcome]) -> Vec<Unit> {
             rows: outcome
                 .rows
                 .clone()
-                .ok_or_else(|| "it was not collected".to_owned()),
+                .ok_or_else(|| outcome.held_back().to_owned()),
             sinks: None,
             // One profile, so that any of its rows tells.
             embedding: Embedding::Unknown,
+            attributes: outcome.attributes(),
         })
         .collect()
 }
@@ -85,6 +88,7 @@ pub(crate) fn of_inventories(
                     title: format!("inventory {}/{}", object.namespace(), object.name()),
                     rows: rows(&selection, Dedupe::KeepAll, outcomes),
                     sinks: Some(sinks(object, inventory.spec.max_export_bytes)),
+                    attributes: Vec::new(),
                 }
             }
             Object::ClusterInventory(inventory) if !inventory.spec.suspend => {
@@ -101,6 +105,7 @@ pub(crate) fn of_inventories(
                         rows(&selection, inventory.spec.dedupe, outcomes)
                     }),
                     sinks: Some(sinks(object, None)),
+                    attributes: Vec::new(),
                 }
             }
             _ => continue,
@@ -278,8 +283,8 @@ spec:
             name: "test".to_owned(),
             content: MANIFESTS.to_owned(),
         };
-        let configuration = Configuration::load(&[text], &Standard::default()).unwrap();
-        assert_eq!(configuration.problems, []);
+        let configuration = Configuration::load(&[text], &Standard::default());
+        assert_eq!(configuration.failed(), 0);
         let mut world = world::world(&configuration, &Wishes::default());
         let facts = |tenant: &str| NamespaceFacts {
             labels: BTreeMap::from([("tenant".to_owned(), tenant.to_owned())]),

@@ -6,14 +6,16 @@ use anyhow::{Context as _, Result, bail};
 use kollect_api::{SinkKey, rules::Object, sink::SinkSpec};
 use kollect_sinks::credentials::Materials;
 
-use super::{Options, credentials, records::Format};
-use crate::configuration::Configuration;
+use super::{Options, credentials};
+use crate::{configuration::Configuration, render::Format};
 
 /// Where rows go.
 #[derive(Debug)]
 pub(crate) enum Way {
-    /// Records on standard output.
-    Records(Format),
+    /// Standard output.
+    Standard(Format),
+    /// One file for everything.
+    File(PathBuf, Format),
     /// Files below a directory.
     Directory(PathBuf, Format),
     /// The sinks of the manifests.
@@ -36,20 +38,10 @@ pub(crate) struct Prepared {
 }
 
 /// Flags that contradict each other.
-pub(crate) fn check_flags(
-    output: Option<&Path>,
-    format: Option<Format>,
-    dry_run: bool,
-) -> Result<()> {
+pub(crate) fn check_flags(output: Option<&Path>, dry_run: bool) -> Result<()> {
     let standard_output = output.is_some_and(|path| path.as_os_str() == "-");
     if standard_output && dry_run {
         bail!("--output - and --dry-run exclude each other: standard output is a preview already");
-    }
-    if format.is_some() && output.is_none() {
-        bail!("--format needs --output; sinks have their format in spec.serialization");
-    }
-    if format == Some(Format::Table) && !standard_output {
-        bail!("--format table needs --output -");
     }
     if output.is_some_and(|path| path.as_os_str().is_empty()) {
         bail!("--output is empty; give a directory, or - for standard output");
@@ -63,7 +55,14 @@ impl Way {
         options: &Options,
         configuration: &Configuration,
         contexts: usize,
+        terminal: bool,
     ) -> Result<Self> {
+        // Tables are for people, lines for whatever is behind a pipe.
+        let usual = if terminal || options.kind.is_some() {
+            Format::Table
+        } else {
+            Format::Ndjson
+        };
         let sinks: Vec<SinkManifest> = configuration
             .objects
             .iter()
@@ -75,12 +74,17 @@ impl Way {
                 named(&sinks)
             ),
             Some(output) if output.as_os_str() == "-" => {
-                Ok(Way::Records(options.format.unwrap_or(Format::Ndjson)))
+                Ok(Way::Standard(options.format.unwrap_or(usual)))
             }
-            Some(output) => Ok(Way::Directory(
-                output.clone(),
-                options.format.unwrap_or(Format::Yaml),
-            )),
+            Some(output) => Ok(Self::place(output, options.format)),
+            // Whoever says how it should look wants to see it.
+            None if sinks.is_empty() && (options.format.is_some() || options.kind.is_some()) => {
+                Ok(Way::Standard(options.format.unwrap_or(usual)))
+            }
+            None if options.format.is_some() => bail!(
+                "--format needs --output, because the manifests have sinks ({}), which have their format in spec.serialization",
+                named(&sinks)
+            ),
             None if sinks.is_empty() => bail!(
                 "nowhere to write: the manifests have no sink; add one, or give --output DIR or --output -"
             ),
@@ -117,6 +121,21 @@ impl Way {
     }
 }
 
+impl Way {
+    /// A file, if it is called like one; otherwise a directory.
+    fn place(output: &Path, format: Option<Format>) -> Self {
+        let text = output.to_string_lossy();
+        let extension = output.extension().and_then(|extension| extension.to_str());
+        let known = extension.and_then(Format::of_extension);
+        let is_directory = text.ends_with('/') || output.is_dir();
+        if !is_directory && (known.is_some() || output.is_file()) {
+            let format = format.or(known).unwrap_or(Format::Yaml);
+            return Way::File(output.to_owned(), format);
+        }
+        Way::Directory(output.to_owned(), format.unwrap_or(Format::Yaml))
+    }
+}
+
 impl SinkManifest {
     fn of(object: &Object) -> Option<Self> {
         Some(Self {
@@ -138,18 +157,39 @@ mod tests {
     #[test]
     fn flags_that_contradict_each_other() {
         let (out, dir) = (Some(Path::new("-")), Some(Path::new("out")));
-        for (output, format, dry_run, fine) in [
-            (out, None, false, true),
-            (out, Some(Format::Table), false, true),
-            (dir, Some(Format::Json), true, true),
-            (None, None, true, true),
-            (out, None, true, false),
-            (dir, Some(Format::Table), false, false),
-            (None, Some(Format::Json), false, false),
-            (Some(Path::new("")), None, false, false),
+        for (output, dry_run, fine) in [
+            (out, false, true),
+            (dir, true, true),
+            (None, true, true),
+            (out, true, false),
+            (Some(Path::new("")), false, false),
         ] {
-            let checked = check_flags(output, format, dry_run);
-            assert_eq!(checked.is_ok(), fine, "{output:?} {format:?} {dry_run}");
+            let checked = check_flags(output, dry_run);
+            assert_eq!(checked.is_ok(), fine, "{output:?} {dry_run}");
         }
+    }
+
+    #[test]
+    fn files_and_directories() {
+        let place = tempfile::tempdir().unwrap();
+        let there = place.path().join("there.yaml");
+        std::fs::create_dir(&there).unwrap();
+        let at = |path: &Path, format| match Way::place(path, format) {
+            Way::File(_, format) => format!("file {format:?}"),
+            Way::Directory(_, format) => format!("directory {format:?}"),
+            _ => "elsewhere".to_owned(),
+        };
+        for (path, format, expected) in [
+            ("inventory", None, "directory Yaml"),
+            ("inventory", Some(Format::Csv), "directory Csv"),
+            ("rows.csv", None, "file Csv"),
+            ("rows.md", None, "file Markdown"),
+            ("rows.json", Some(Format::Ndjson), "file Ndjson"),
+            ("rows.csv/", None, "directory Yaml"),
+            ("v1.2", None, "directory Yaml"),
+        ] {
+            assert_eq!(at(Path::new(path), format), expected, "{path}");
+        }
+        assert_eq!(at(&there, None), "directory Yaml");
     }
 }

@@ -1,6 +1,6 @@
 //! What stands against an object: its schema, the rule library, and what it refers to.
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use kollect_api::{
     KollectProfile, SinkKey,
@@ -9,78 +9,20 @@ use kollect_api::{
     rules::{self, Denial, Object, Surroundings, Verdict},
 };
 
-use super::{Configuration, Standard};
+use super::{Configuration, Finding, Severity, Standard};
 use crate::manifest::{Document, Schemas, Violation};
 
-/// An object that does not hold up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
-    kind: String,
-    name: String,
-    /// Where the object begins, for what concerns it as a whole.
-    start: String,
-    faults: Vec<Fault>,
-}
-
-/// One thing that is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+/// One thing that is wrong with an object.
+struct Fault {
     /// The field; empty for the object as a whole.
-    pub(crate) path: String,
-    /// What is wrong.
-    pub(crate) problem: String,
-    /// `file:line`.
-    pub(crate) at: String,
+    path: String,
+    problem: String,
 }
 
-impl Problem {
-    /// Something about the object as a whole.
-    pub(super) fn of(document: &Document, problem: &str) -> Self {
-        Self::new(document, vec![fault(document, "", problem)])
-    }
-
-    fn new(document: &Document, faults: Vec<Fault>) -> Self {
-        Self {
-            kind: document.text("/kind").to_owned(),
-            name: document.text("/metadata/name").to_owned(),
-            start: document.at(""),
-            faults,
-        }
-    }
-
-    /// Where each fault is, one line each.
-    pub(crate) fn places(&self) -> impl Iterator<Item = String> {
-        self.faults.iter().map(|fault| {
-            if fault.path.is_empty() {
-                fault.at.clone()
-            } else {
-                format!("{}: {}", fault.at, fault.path)
-            }
-        })
-    }
-}
-
-impl fmt::Display for Problem {
-    /// The form in which the API server reports an invalid object.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.kind, self.name)?;
-        for (index, Fault { path, problem, .. }) in self.faults.iter().enumerate() {
-            match (index, path.is_empty()) {
-                (0, true) => write!(f, " {problem}")?,
-                (0, false) => write!(f, " is invalid: {path}: {problem}")?,
-                (_, true) => write!(f, "; {problem}")?,
-                (_, false) => write!(f, "; {path}: {problem}")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-fn fault(document: &Document, path: &str, problem: impl Into<String>) -> Fault {
+fn fault(path: &str, problem: impl Into<String>) -> Fault {
     Fault {
         path: path.to_owned(),
         problem: problem.into(),
-        at: document.at(path),
     }
 }
 
@@ -114,18 +56,26 @@ impl Configuration {
         for (document, violations, object) in read {
             let faults = match &object {
                 Ok(object) => {
-                    let judged = judge(object, &document, violations, &given, standard);
-                    self.warnings.extend(judged.warnings);
+                    let judged = judge(object, violations, &given, standard);
+                    let warnings = judged.warnings.into_iter();
+                    self.findings.extend(
+                        warnings.map(|text| Finding::of(&document, Severity::Warning, "", text)),
+                    );
                     judged.faults
                 }
                 Err(error) if violations.is_empty() => {
-                    vec![fault(&document, "", error.to_string())]
+                    vec![fault("", error.to_string())]
                 }
-                Err(_) => of_schema(&document, violations, &[]),
+                Err(_) => of_schema(violations, &[]),
             };
             match object {
                 Ok(object) if faults.is_empty() => self.objects.push(object),
-                _ => self.problems.push(Problem::new(&document, faults)),
+                _ => {
+                    let faults = faults.into_iter();
+                    self.findings.extend(faults.map(|Fault { path, problem }| {
+                        Finding::of(&document, Severity::Error, &path, problem)
+                    }));
+                }
             }
         }
     }
@@ -147,7 +97,6 @@ struct Judged {
 
 fn judge(
     object: &Object,
-    document: &Document,
     violations: Vec<Violation>,
     given: &Given<'_>,
     standard: &Standard,
@@ -156,13 +105,10 @@ fn judge(
         mut faults,
         mut warnings,
     } = Judged::default();
-    let mut warn = |text: &str| {
-        let (kind, name) = (object.kind(), object.name());
-        warnings.push(format!("{}: {kind} {name:?}: {text}", document.at("")));
-    };
+    let mut warn = |text: &str| warnings.push(text.to_owned());
     if !object.name().is_empty() && !is_dns_subdomain(object.name()) {
         let problem = "Invalid value: must be a DNS-1123 subdomain: lower-case letters, digits, '-' and '.', at most 253 characters";
-        faults.push(fault(document, "metadata.name", problem));
+        faults.push(fault("metadata.name", problem));
     }
     let surroundings = surroundings(object, given.objects);
     match rules::review(object, &standard.of_a_person(), &surroundings) {
@@ -186,18 +132,18 @@ fn judge(
                 let text = finding.to_string();
                 let problem = text.strip_prefix(&path).unwrap_or(&text);
                 let problem = problem.strip_prefix(": ").unwrap_or(problem);
-                faults.push(fault(document, &path, problem));
+                faults.push(fault(&path, problem));
             }
         }
         Verdict::Denied(Denial::Refused(message)) => {
-            faults.push(fault(document, "", format!("is refused: {message}")));
+            faults.push(fault("", format!("is refused: {message}")));
         }
     }
     let known: Vec<String> = faults.iter().map(|fault| fault.path.clone()).collect();
-    faults.extend(of_schema(document, violations, &known));
+    faults.extend(of_schema(violations, &known));
     for reference in references(object, given) {
         match reference {
-            Reference::Missing { path, problem } => faults.push(fault(document, path, problem)),
+            Reference::Missing { path, problem } => faults.push(fault(path, problem)),
             Reference::Doubtful(text) => warn(&text),
         }
     }
@@ -217,7 +163,7 @@ fn reason(denial: &Denial) -> String {
 /// What the schema adds to what is known. The rule library says most of it in better words, so a
 /// field it has named is not named again, and a rule of the schema speaks only where the library
 /// found nothing at all.
-fn of_schema(document: &Document, violations: Vec<Violation>, known: &[String]) -> Vec<Fault> {
+fn of_schema(violations: Vec<Violation>, known: &[String]) -> Vec<Fault> {
     let said = |violation: &Violation| {
         let path = &violation.path;
         if violation.by_rule {
@@ -228,7 +174,7 @@ fn of_schema(document: &Document, violations: Vec<Violation>, known: &[String]) 
     violations
         .into_iter()
         .filter(|violation| !said(violation))
-        .map(|violation| fault(document, &violation.path, violation.problem))
+        .map(|violation| fault(&violation.path, violation.problem))
         .collect()
 }
 

@@ -10,6 +10,9 @@ use kollect_api::{
 };
 use serde_json::{Value, json};
 
+/// Where `kollect schema --output-dir` puts schemas, seen from a manifest.
+const SCHEMAS: &str = "./schemas/";
+
 /// What was chosen.
 #[derive(Debug, Clone)]
 pub(crate) struct Blueprint {
@@ -60,22 +63,18 @@ pub(crate) struct File {
     pub(crate) content: String,
 }
 
-/// The metadata that is offered for every kind.
-pub(crate) fn metadata_attributes(namespaced: bool) -> Vec<Attribute> {
-    let attribute = |name: &str, type_, optional| Attribute {
+/// The metadata that is offered for every kind. Namespace and name are columns of every row already.
+pub(crate) fn metadata_attributes() -> Vec<Attribute> {
+    let attribute = |name: &str, type_| Attribute {
         name: name.to_owned(),
         path: format!("$.metadata.{name}"),
         type_: Some(type_),
-        optional,
+        optional: true,
     };
-    let mut attributes = Vec::new();
-    if namespaced {
-        attributes.push(attribute("namespace", "string", true));
-    }
-    attributes.push(attribute("name", "string", false));
-    attributes.push(attribute("creationTimestamp", "string", true));
-    attributes.push(attribute("labels", "map", true));
-    attributes
+    vec![
+        attribute("creationTimestamp", "string"),
+        attribute("labels", "map"),
+    ]
 }
 
 /// Reads `key=value[,key=value]`; blanks separate too.
@@ -119,6 +118,10 @@ impl Blueprint {
         let file = |name, manifest: &Value| {
             let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
             let content = serde_saphyr::to_string_with_options(manifest, options)?;
+            let kind = manifest["kind"].as_str().unwrap_or_default().to_lowercase();
+            // Editors check and complete what they have a schema for.
+            let content =
+                format!("# yaml-language-server: $schema={SCHEMAS}{kind}.json\n{content}");
             anyhow::Ok(File { name, content })
         };
         Ok([
@@ -244,13 +247,14 @@ mod tests {
             kind: GroupVersionKind::new("apps", "v1", "Deployment"),
             namespaces: Namespaces::Named(vec!["team-a".to_owned(), "team-b".to_owned()]),
             filter: Filter::Nothing,
-            attributes: metadata_attributes(true),
+            attributes: metadata_attributes(),
             reads_secrets: false,
             sampled: None,
             warning: None,
         };
         let [_, target] = blueprint.files().unwrap();
-        let expected = "apiVersion: kollect.dev/v1alpha1
+        let expected = "# yaml-language-server: $schema=./schemas/kollecttarget.json
+apiVersion: kollect.dev/v1alpha1
 kind: KollectTarget
 metadata:
   name: deployment-images

@@ -21,6 +21,8 @@ use crate::collect::contexts;
 pub(crate) struct Offered {
     pub(crate) kind: GroupVersionKind,
     pub(crate) plural: String,
+    /// Its singular and short names.
+    pub(crate) names: Vec<String>,
     pub(crate) namespaced: bool,
 }
 
@@ -102,44 +104,42 @@ impl LiveCluster {
             Api::all_with(self.client.clone(), &resource)
         }
     }
+}
 
-    async fn all_kinds(&self) -> Result<Vec<Offered>> {
-        let mut found = Vec::new();
-        let mut failure = None;
-        let mut take = |group: &str, answer: kube::Result<APIResourceList>| match answer {
-            Ok(list) => found.extend(offered(group, &list)),
-            // One aggregated API that is down must not hide all others.
-            Err(error) => failure = Some(error),
-        };
-        match self.client.list_core_api_versions().await {
-            Ok(versions) => {
-                for version in versions.versions {
-                    take("", self.client.list_core_api_resources(&version).await);
-                }
-            }
-            Err(error) => take("", Err(error)),
-        }
-        if let Ok(groups) = self.client.list_api_groups().await {
-            for group in groups.groups {
-                // The preferred version; the others serve the same objects.
-                let version = group
-                    .preferred_version
-                    .or(group.versions.into_iter().next());
-                if let Some(version) = version {
-                    let version = version.group_version;
-                    take(
-                        &group.name,
-                        self.client.list_api_group_resources(&version).await,
-                    );
-                }
+/// All kinds that can be listed and read, with the rights of the caller.
+pub(crate) async fn kinds(client: &Client) -> Result<Vec<Offered>> {
+    let mut found = Vec::new();
+    let mut failure = None;
+    let mut take = |group: &str, answer: kube::Result<APIResourceList>| match answer {
+        Ok(list) => found.extend(offered(group, &list)),
+        // One aggregated API that is down must not hide all others.
+        Err(error) => failure = Some(error),
+    };
+    match client.list_core_api_versions().await {
+        Ok(versions) => {
+            for version in versions.versions {
+                take("", client.list_core_api_resources(&version).await);
             }
         }
-        match failure {
-            Some(error) if found.is_empty() => {
-                Err(error).context("the API server does not say which kinds it has")
+        Err(error) => take("", Err(error)),
+    }
+    if let Ok(groups) = client.list_api_groups().await {
+        for group in groups.groups {
+            // The preferred version; the others serve the same objects.
+            let version = group
+                .preferred_version
+                .or(group.versions.into_iter().next());
+            if let Some(version) = version {
+                let version = version.group_version;
+                take(&group.name, client.list_api_group_resources(&version).await);
             }
-            _ => Ok(found),
         }
+    }
+    match failure {
+        Some(error) if found.is_empty() => {
+            Err(error).context("the API server does not say which kinds it has")
+        }
+        _ => Ok(found),
     }
 }
 
@@ -153,6 +153,11 @@ fn offered(group: &str, list: &APIResourceList) -> Vec<Offered> {
     let resources = resources.map(|resource| Offered {
         kind: GroupVersionKind::new(group, version, &*resource.kind),
         plural: resource.name.clone(),
+        names: {
+            let short = resource.short_names.iter().flatten();
+            let singular = std::iter::once(&resource.singular_name);
+            singular.chain(short).cloned().collect()
+        },
         namespaced: resource.namespaced,
     });
     resources.collect()
@@ -164,7 +169,7 @@ impl Cluster for LiveCluster {
     }
 
     fn kinds(&self) -> Result<Vec<Offered>> {
-        self.runtime.block_on(self.all_kinds())
+        self.runtime.block_on(kinds(&self.client))
     }
 
     fn namespaces(&self) -> Result<Vec<String>> {

@@ -90,12 +90,16 @@ impl Walk {
     }
 
     fn leaf(&mut self, value: &Value) {
+        let in_list = self.steps.iter().any(|step| matches!(step, Step::First));
         let (type_, text) = match value {
             Value::Bool(flag) => ("boolean", flag.to_string()),
             Value::Number(number) => ("number", number.to_string()),
             other => ("string", other.as_str().unwrap_or_default().to_owned()),
         };
         let name = self.name();
+        if self.is_identity() {
+            return;
+        }
         if self.found.iter().any(|known| known.attribute.name == name) {
             return;
         }
@@ -108,11 +112,20 @@ impl Walk {
             attribute: Attribute {
                 path: self.path(),
                 name,
-                type_: Some(type_),
+                // Of a list all elements are meant, however many there are.
+                type_: Some(if in_list { "list" } else { type_ }),
                 optional: true,
             },
             preview,
         });
+    }
+
+    /// Whether the leaf is what every row says anyway.
+    fn is_identity(&self) -> bool {
+        matches!(
+            &*self.members_on_the_way(),
+            ["metadata", "name" | "namespace"]
+        )
     }
 
     /// Whether the leaf is a value of `data` or `stringData`, at the top or below `spec`.
@@ -143,7 +156,7 @@ impl Walk {
         let mut path = String::from("$");
         for step in &self.steps {
             match step {
-                Step::First => path.push_str("[0]"),
+                Step::First => path.push_str("[*]"),
                 Step::Member(name) if is_plain(name) => path.push_str(&format!(".{name}")),
                 Step::Member(name) => {
                     let quoted = name.replace('\\', "\\\\").replace('\'', "\\'");
@@ -234,13 +247,12 @@ mod tests {
                     "string"
                 ),
                 ("it_s", r"$.metadata.labels['it\'s']", "string"),
-                ("name", "$.metadata.name", "string"),
                 ("paused", "$.spec.paused", "boolean"),
                 ("replicas", "$.spec.replicas", "number"),
                 (
                     "template.containers.image",
-                    "$.spec.template.containers[0].image",
-                    "string"
+                    "$.spec.template.containers[*].image",
+                    "list"
                 ),
                 ("phase", "$.status.phase", "string"),
             ]

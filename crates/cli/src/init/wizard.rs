@@ -66,7 +66,7 @@ impl<C: Cluster, P: Prompts> Wizard<'_, C, P> {
         };
         let filter = self.filter()?;
         let sample = self.sample(&kind, &namespaces)?;
-        let attributes = self.attributes(&kind, &sample)?;
+        let attributes = self.attributes(&sample)?;
         let default = kind.kind.kind.to_lowercase();
         let name = self
             .prompts
@@ -211,7 +211,7 @@ impl<C: Cluster, P: Prompts> Wizard<'_, C, P> {
 
     fn sample(&self, kind: &Offered, namespaces: &Namespaces) -> Result<Sample, Stopped> {
         let question = "Look at one object to suggest attributes?";
-        if !self.prompts.confirm(question, false)? {
+        if !self.prompts.confirm(question, true)? {
             return Ok(Sample::default());
         }
         let sensitive = kind.kind.is_core_secret();
@@ -233,9 +233,6 @@ impl<C: Cluster, P: Prompts> Wizard<'_, C, P> {
         let place = &places[index];
         let title = title(kind, place);
         self.prompts.say(&title);
-        if !self.prompts.confirm("Read this object?", false)? {
-            return Ok(Sample::default());
-        }
         let object = self.cluster.get(kind, place)?;
         Ok(Sample {
             suggestions: suggest(&object, sensitive),
@@ -244,8 +241,8 @@ impl<C: Cluster, P: Prompts> Wizard<'_, C, P> {
         })
     }
 
-    fn attributes(&self, kind: &Offered, sample: &Sample) -> Result<Vec<Attribute>, Stopped> {
-        let mut attributes = metadata_attributes(kind.namespaced);
+    fn attributes(&self, sample: &Sample) -> Result<Vec<Attribute>, Stopped> {
+        let mut attributes = metadata_attributes();
         let defaults: Vec<usize> = (0..attributes.len()).collect();
         let mut options: Vec<String> = attributes
             .iter()

@@ -17,43 +17,57 @@ pub(crate) struct Text {
     pub(crate) content: String,
 }
 
-/// How far a directory goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// The files in it.
-    Flat,
-    /// Also those in directories below it.
-    Deep,
+/// Where something is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Input {
+    File(PathBuf),
+    /// `-`.
+    Standard,
 }
 
-/// Which files of a directory are read. Others are none of our business; a file that is named
-/// itself is read whatever it is called.
+/// Which files of a directory are manifests. Others are none of our business; a file that is named itself is read whatever it
+/// is called.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Reads all texts behind some paths, in their order; files of a directory in the order of their
-/// names. `-` is standard input.
-pub(crate) fn read_all(paths: &[PathBuf], extent: Extent) -> Result<Vec<Text>> {
+/// Reads all manifests behind some paths, in their order; directories with everything below them, in the order of names.
+pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Text>> {
     let mut texts = Vec::new();
-    let mut standard_input = false;
+    for input in inputs(paths, |name| ends_with(name, &EXTENSIONS))? {
+        texts.push(match input {
+            Input::File(path) => read(&path)?,
+            Input::Standard => read_standard_input()?,
+        });
+    }
+    Ok(texts)
+}
+
+/// Whether a file is called like one of these.
+pub(crate) fn ends_with(name: &str, extensions: &[&str]) -> bool {
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+    extension.is_some_and(|extension| extensions.contains(&extension))
+}
+
+/// The files behind some paths; of directories those that are wanted by their names. `-` is standard input.
+pub(crate) fn inputs(paths: &[PathBuf], wanted: impl Fn(&str) -> bool) -> Result<Vec<Input>> {
+    let mut inputs = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            if std::mem::replace(&mut standard_input, true) {
+            if inputs.contains(&Input::Standard) {
                 bail!("standard input (-) can be read only once");
             }
-            texts.push(read_standard_input()?);
+            inputs.push(Input::Standard);
             continue;
         }
         let metadata =
             fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
         if metadata.is_dir() {
-            for file in files_in(path, extent, MAX_DIRECTORIES)? {
-                texts.push(read(&file)?);
-            }
+            let files = files_in(path, &wanted, MAX_DIRECTORIES)?;
+            inputs.extend(files.into_iter().map(Input::File));
         } else {
-            texts.push(read(path)?);
+            inputs.push(Input::File(path.clone()));
         }
     }
-    Ok(texts)
+    Ok(inputs)
 }
 
 /// The largest file that is read: some hundred thousand objects.
@@ -62,9 +76,17 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 /// How deep directories may lie in each other; links can make them endless.
 const MAX_DIRECTORIES: usize = 32;
 
-/// Reads a regular file. Pipes and devices may never end, and a link in a directory may lead to
-/// one.
 fn read(path: &Path) -> Result<Text> {
+    let cannot = || format!("cannot read {}", path.display());
+    let file = open(path)?;
+    Ok(Text {
+        name: path.display().to_string(),
+        content: bounded(file, MAX_FILE_BYTES).with_context(cannot)?,
+    })
+}
+
+/// Opens a regular file. Pipes and devices may never end, and a link in a directory may lead to one.
+pub(crate) fn open(path: &Path) -> Result<fs::File> {
     let cannot = || format!("cannot read {}", path.display());
     if !fs::metadata(path).with_context(cannot)?.is_file() {
         bail!(
@@ -72,11 +94,7 @@ fn read(path: &Path) -> Result<Text> {
             path.display()
         );
     }
-    let file = fs::File::open(path).with_context(cannot)?;
-    Ok(Text {
-        name: path.display().to_string(),
-        content: bounded(file, MAX_FILE_BYTES).with_context(cannot)?,
-    })
+    fs::File::open(path).with_context(cannot)
 }
 
 /// All of a text that is not larger than `limit`.
@@ -97,7 +115,12 @@ fn read_standard_input() -> Result<Text> {
     })
 }
 
-fn files_in(directory: &Path, extent: Extent, deeper: usize) -> Result<Vec<PathBuf>> {
+/// What is hidden (`.git`) is not meant.
+fn files_in(
+    directory: &Path,
+    wanted: &impl Fn(&str) -> bool,
+    deeper: usize,
+) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read directory {}", directory.display());
     let mut entries = Vec::new();
     for entry in fs::read_dir(directory).with_context(cannot)? {
@@ -106,20 +129,19 @@ fn files_in(directory: &Path, extent: Extent, deeper: usize) -> Result<Vec<PathB
     entries.sort();
     let mut files = Vec::new();
     for path in entries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with('.') {
+            continue;
+        }
         if path.is_dir() {
-            if extent == Extent::Deep {
-                if deeper == 0 {
-                    bail!(
-                        "{}: directories are nested too deeply; is there a link to one above?",
-                        directory.display()
-                    );
-                }
-                files.extend(files_in(&path, extent, deeper - 1)?);
+            if deeper == 0 {
+                bail!(
+                    "{}: directories are nested too deeply; is there a link to one above?",
+                    directory.display()
+                );
             }
-        } else if path
-            .extension()
-            .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
-        {
+            files.extend(files_in(&path, wanted, deeper - 1)?);
+        } else if wanted(&name) {
             files.push(path);
         }
     }
@@ -136,9 +158,9 @@ mod tests {
     fn a18_only_regular_files_are_read() {
         let directory = tempfile::tempdir().unwrap();
         symlink("/dev/zero", directory.path().join("endless.yaml")).unwrap();
-        let error = read_all(&[directory.path().into()], Extent::Flat).unwrap_err();
+        let error = read_all(&[directory.path().into()]).unwrap_err();
         assert!(error.to_string().contains("no regular file"), "{error}");
-        let error = read_all(&["/dev/zero".into()], Extent::Flat).unwrap_err();
+        let error = read_all(&["/dev/zero".into()]).unwrap_err();
         assert!(error.to_string().contains("no regular file"), "{error}");
     }
 
@@ -151,7 +173,7 @@ mod tests {
         let link = directory.path().join("link.json");
         symlink(&pipe, &link).unwrap();
         for path in [pipe, link, directory.path().to_owned()] {
-            let error = read_all(&[path], Extent::Deep).unwrap_err();
+            let error = read_all(&[path]).unwrap_err();
             assert!(error.to_string().contains("no regular file"), "{error}");
         }
     }
@@ -160,7 +182,7 @@ mod tests {
     fn a18_directories_that_hold_themselves_end() {
         let directory = tempfile::tempdir().unwrap();
         symlink(directory.path(), directory.path().join("again")).unwrap();
-        let error = read_all(&[directory.path().into()], Extent::Deep).unwrap_err();
+        let error = read_all(&[directory.path().into()]).unwrap_err();
         assert!(error.to_string().contains("nested too deeply"), "{error}");
     }
 

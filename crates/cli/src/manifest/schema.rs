@@ -44,4 +44,9 @@ impl Schemas {
     pub(crate) fn is_namespaced(&self, kind: &str) -> Option<bool> {
         self.0.get(kind).map(|schema| schema.namespaced)
     }
+
+    /// The names of our kinds.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
 }

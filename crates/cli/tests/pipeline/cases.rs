@@ -139,6 +139,17 @@ fn every_example_is_valid() {
     }
 }
 
+/// The API server's word on the samples is asked for in the tests of the API.
+#[test]
+fn e1_every_sample_is_valid() {
+    let place = Place::new();
+    for directory in ["deploy/samples", "examples/shop", "examples/git"] {
+        let directory = repository().join(directory);
+        let ran = place.run(&["validate", directory.to_str().unwrap()], &[], "");
+        assert_eq!(ran.code, 0, "{ran:#?}");
+    }
+}
+
 #[test]
 fn a_file_that_says_the_same_is_not_touched() {
     let place = Place::new();

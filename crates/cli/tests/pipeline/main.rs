@@ -2,6 +2,9 @@
 //! exit codes.
 
 mod cases;
+mod diff;
+mod documents;
+mod interrupt;
 mod live;
 mod program;
 mod sinks;

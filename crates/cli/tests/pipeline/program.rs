@@ -43,6 +43,20 @@ impl Place {
         fs::read_to_string(self.path(name)).ok()
     }
 
+    /// Starts the program here; its input stays open.
+    pub(crate) fn start(&self, args: &[&str]) -> std::process::Child {
+        Command::new(env!("CARGO_BIN_EXE_kollect"))
+            .args(args)
+            .current_dir(self.directory.path())
+            .env_clear()
+            .env("HOME", self.directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
     /// Runs the program here, with nothing in its environment but what is given.
     pub(crate) fn run(&self, args: &[&str], environment: &[(&str, &str)], stdin: &str) -> Ran {
         let mut child = Command::new(env!("CARGO_BIN_EXE_kollect"))

@@ -247,7 +247,7 @@ impl Dispatcher {
             Contribution::Row(attributes) => self.write(interest, view, &failures, |way| {
                 way.put(stamp, view.identity(), attributes)
             }),
-            Contribution::Nothing => {
+            Contribution::Nothing(_) => {
                 self.write(interest, view, &failures, |way| {
                     way.skip(stamp, view.identity())
                 });

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use kollect_collect::plan::{
     KindFact, NamespaceFacts, NamespaceListing, ProfileFact, TargetKey, World,
 };
 use kube::{Api, Client, api::ListParams};
 
-use super::{AskedOnce, Refused};
+use super::{AskedOnce, Refused, sentence};
 use crate::collect::world::Oracle as _;
 
 /// How many namespaces are asked for at a time.
@@ -32,7 +32,7 @@ pub(super) async fn read(client: &Client, world: &World) -> Result<Known> {
     match list(&api).await {
         Ok(all) => Ok(Known::All(all)),
         Err(error) if is(&error, 403) => named(&api, world).await,
-        Err(error) => Err(error).context("cannot list namespaces"),
+        Err(error) => bail!("cannot list namespaces: {}", sentence(&error)),
     }
 }
 
@@ -84,7 +84,7 @@ async fn named(api: &Api<Namespace>, world: &World) -> Result<Known> {
             // It may well exist; what is in it decides its own rights.
             Err(error) if is(&error, 403) => drop(names.insert(name.to_owned())),
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot read namespace {name}"));
+                bail!("cannot read namespace {name}: {}", sentence(&error));
             }
         }
     }

@@ -3,6 +3,8 @@
 use kollect_expr::JsonType;
 use serde_json::{Map, Value};
 
+use crate::manifest::nearest;
+
 use super::model::{Bounds, Distinct, Rule, Schema, Type};
 
 /// How many field names a message lists.
@@ -63,8 +65,14 @@ impl Checking {
         if let Some(expected) = schema.type_
             && !fits(expected, value)
         {
+            let hint = match (expected, value.get("name")) {
+                (Type::String, Some(Value::String(name))) => {
+                    format!("; write the name alone: {name}")
+                }
+                _ => String::new(),
+            };
             self.report(format!(
-                "Invalid value: must be of type {}, not {}",
+                "Invalid value: must be of type {}, not {}{hint}",
                 expected.as_str(),
                 JsonType::of(value)
             ));
@@ -109,7 +117,9 @@ impl Checking {
                 None if schema.is_open() => {}
                 None => {
                     let fields: Vec<&str> = schema.fields().into_iter().collect();
-                    let known = if fields.len() <= NAMED {
+                    let known = if let Some(meant) = nearest(name, fields.iter().copied()) {
+                        format!("; did you mean {meant}?")
+                    } else if fields.len() <= NAMED {
                         format!("; known here: {}", fields.join(", "))
                     } else {
                         String::new()
