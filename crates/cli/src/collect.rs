@@ -67,6 +67,7 @@ use crate::{
 
 /// Options of `kollect collect`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Options {
     /// What to collect without manifests, in any form that kubectl get understands: deployments, deploy, ingresses.networking.k8s.io.
     #[arg(value_name = "KIND", conflicts_with = "config")]
@@ -85,7 +86,7 @@ pub(crate) struct Options {
     #[arg(long, short = 'f', value_name = "PATH", required_unless_present_any = ["from", "kind"])]
     config: Vec<PathBuf>,
     #[command(flatten)]
-    place: From,
+    place: Origin,
     /// Name of the cluster in what is written; the name of the context if not given.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
@@ -145,7 +146,7 @@ pub(crate) struct Options {
 
 /// Where objects come from; the same for all commands that read clusters or dumps.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct From {
+pub(crate) struct Origin {
     /// Collect from a dump instead of a cluster: what `kubectl get -o json` or -o yaml printed, also packed by gzip or zstd.
     /// Files, directories with everything below them, or - for standard input. Repeatable.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["kubeconfig", "context"])]
@@ -175,7 +176,7 @@ pub(crate) struct From {
     pub(crate) timeout: Duration,
 }
 
-impl From {
+impl Origin {
     /// Opens the dump or chooses contexts. No cluster is asked yet.
     fn open(&self, keep_own: bool, report: &Report) -> Result<Source> {
         if self.from.is_empty() {
@@ -297,7 +298,7 @@ pub(crate) struct Question<'q> {
     pub(crate) attributes: &'q [Attribute],
     pub(crate) selector: Option<&'q str>,
     pub(crate) save: Option<&'q Path>,
-    pub(crate) place: &'q From,
+    pub(crate) place: &'q Origin,
     pub(crate) standard: Standard,
     pub(crate) strict: bool,
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use kollect_api::visible::visible;
 
 use crate::{
-    collect::{self, From, Level, Named, Question, Report, TargetOutcome, Wishes},
+    collect::{self, Level, Named, Origin, Question, Report, TargetOutcome, Wishes},
     interrupt,
     manifest::nearest,
     validate::Permissions,
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     )]
     config: Vec<PathBuf>,
     #[command(flatten)]
-    place: From,
+    place: Origin,
     #[command(flatten)]
     permissions: Permissions,
 }

@@ -64,5 +64,5 @@ pub(crate) fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 
 /// Whether an error is that somebody pressed Ctrl-C.
 pub(crate) fn is_interruption(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.is::<Interrupted>())
+    error.downcast_ref::<Interrupted>().is_some()
 }

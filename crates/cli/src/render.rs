@@ -153,7 +153,7 @@ impl Grid {
 
     fn object(&self, row: &[Value]) -> Value {
         let members = self.columns.iter().cloned().zip(row.iter().cloned());
-        Value::Object(Map::from_iter(members))
+        Value::Object(members.collect::<Map<_, _>>())
     }
 
     fn objects(&self) -> Value {

@@ -48,9 +48,9 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// How many objects messages name.
 const NAMED: usize = 3;
 
-/// Group, version and kind.
+/// Group, version and kind of objects in a dump.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Kind {
+pub(crate) struct Gvk {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
@@ -67,7 +67,7 @@ struct Facts {
 #[derive(Debug, Default)]
 pub(crate) struct Dump {
     parts: Vec<Part>,
-    kinds: BTreeMap<Kind, Facts>,
+    kinds: BTreeMap<Gvk, Facts>,
     namespaces: BTreeMap<String, NamespaceFacts>,
     /// Namespaces that objects are in, but that are not in the dump themselves.
     implied: BTreeSet<String>,
@@ -85,11 +85,11 @@ struct Part {
     /// The objects of a YAML file; nothing for JSON, which is read again.
     kept: Option<Vec<Box<[u8]>>>,
     /// Which kinds follow each other, and how many objects of each.
-    runs: Vec<(Kind, usize)>,
+    runs: Vec<(Gvk, usize)>,
 }
 
 impl Part {
-    fn note(&mut self, kind: &Kind) {
+    fn note(&mut self, kind: &Gvk) {
         match self.runs.last_mut() {
             Some((last, count)) if last == kind => *count += 1,
             _ => self.runs.push((kind.clone(), 1)),
@@ -176,7 +176,7 @@ impl Dump {
             if piece == Piece::List {
                 let of = list_type(&json, name)?;
                 if let Some(of) = &of {
-                    self.kinds.entry(Kind::of(of)).or_default();
+                    self.kinds.entry(Gvk::of(of)).or_default();
                 }
                 for (index, item) in nameless.drain(..).enumerate() {
                     let place = || format!("{name}: item {} of a list", index + 1);
@@ -241,7 +241,7 @@ impl Dump {
                 place()
             );
         }
-        let kind = Kind::new(api_version, kind);
+        let kind = Gvk::new(api_version, kind);
         if let Some(key) = &identity.twice {
             self.ambiguous_count += 1;
             if self.ambiguous.len() < NAMED {
@@ -321,7 +321,7 @@ impl Dump {
     }
 
     /// The kinds of which something is known, and whether they live in namespaces.
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&Kind, bool)> {
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&Gvk, bool)> {
         self.kinds
             .iter()
             .map(|(kind, facts)| (kind, facts.namespaced))
@@ -442,7 +442,7 @@ fn facts(json: &[u8]) -> NamespaceFacts {
     }
 }
 
-impl Kind {
+impl Gvk {
     fn new(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self {
@@ -462,7 +462,7 @@ impl Kind {
 }
 
 /// The resource of a kind. Its plural is not known and not needed: nobody is asked by it.
-fn resource_of(kind: &Kind, facts: &Facts) -> Resource {
+fn resource_of(kind: &Gvk, facts: &Facts) -> Resource {
     Resource {
         group: kind.group.clone(),
         version: kind.version.clone(),
@@ -477,7 +477,7 @@ impl Oracle for &Dump {
             "core" => "",
             group => group,
         };
-        let kind = Kind {
+        let kind = Gvk {
             group: group.to_owned(),
             version: gvk.version.clone(),
             kind: gvk.kind.clone(),

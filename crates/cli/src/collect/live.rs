@@ -24,7 +24,7 @@ use kube::{
 
 use self::listing::Listing;
 use super::{
-    From, contexts,
+    Origin, contexts,
     outcome::{self, Unlisted},
     report::{Level, Report},
     source::{Looking, Seen},
@@ -41,7 +41,7 @@ pub(crate) struct Clusters {
 
 impl Clusters {
     /// Reads the kubeconfig and chooses contexts. Asks no cluster.
-    pub(super) fn open(options: &From, report: &Report) -> Result<Self> {
+    pub(super) fn open(options: &Origin, report: &Report) -> Result<Self> {
         let kubeconfig = contexts::read_kubeconfig(options.kubeconfig.as_deref())?;
         let known = kubeconfig.contexts.iter();
         let known: Vec<String> = known.map(|context| context.name.clone()).collect();

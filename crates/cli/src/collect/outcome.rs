@@ -121,7 +121,7 @@ impl TargetOutcome {
             names.retain(|name| {
                 row.attributes()
                     .get(name)
-                    .is_none_or(|value| value.is_null())
+                    .is_none_or(kollect_inventory::CanonicalRef::is_null)
             });
         }
         names

@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use jiff::Timestamp;
 use kollect_api::visible::visible;
+use kollect_inventory::Snapshot;
 use serde_json::{Map, Value};
 
 use crate::terminal;
@@ -291,7 +292,7 @@ pub(crate) fn explanation(outcome: &TargetOutcome) -> String {
         "target {}: {} objects of its kind seen, {} rows\n",
         Named(&outcome.key),
         outcome.seen(),
-        outcome.rows.as_ref().map_or(0, |rows| rows.len())
+        outcome.rows.as_ref().map_or(0, Snapshot::len)
     );
     for (why, count) in &outcome.left_out {
         text.push_str(&format!("  {count} left out: {why}\n"));

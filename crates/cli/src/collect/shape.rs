@@ -287,7 +287,7 @@ mod tests {
             match replicas {
                 Some(replicas) => slot.signed(replicas),
                 None => slot.null(),
-            };
+            }
             interner.row(&origin, name, name, buffer.view())
         };
         table.into_iter().map(row).collect()
@@ -311,7 +311,8 @@ mod tests {
 
     #[test]
     fn columns_order_and_conditions() {
-        let table: [(&[&str], &[&str], Option<&str>, &[&str]); 5] = [
+        type Case<'c> = (&'c [&'c str], &'c [&'c str], Option<&'c str>, &'c [&'c str]);
+        let table: [Case<'_>; 5] = [
             (&["name"], &["replicas"], None, &["b", "a", "c"]),
             (&["name"], &["-replicas"], None, &["a", "b", "c"]),
             (

@@ -11,7 +11,7 @@ use kollect_sinks::{backend::Environment, dial::Dialer, postgres::PostgresSink};
 use serde_json::{Value, json};
 
 use super::{Options, documents, item::Items, repository};
-use crate::collect::{self, From, Named, Question, Report, Wishes, contexts, credentials};
+use crate::collect::{self, Named, Origin, Question, Report, Wishes, contexts, credentials};
 
 /// What one side is.
 #[derive(Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ async fn collected(
     context: Option<&String>,
     report: &Report,
 ) -> Result<Items> {
-    let place = From {
+    let place = Origin {
         from,
         kubeconfig: options.kubeconfig.clone(),
         context: context.cloned().into_iter().collect(),

@@ -16,7 +16,7 @@ fn seen(content: &str) -> Result<Vec<String>> {
     let dump = read(&[("dump.json", content.as_bytes())])?;
     let mut seen = Vec::new();
     for (kind, facts) in &dump.kinds {
-        let Kind {
+        let Gvk {
             group,
             version,
             kind,
