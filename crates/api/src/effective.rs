@@ -94,11 +94,12 @@ pub fn format(type_: SinkType, common: &SinkCommon, object_store: Option<&Object
         .unwrap_or(type_.formats()[0])
 }
 
-/// The compression of documents. Text in object stores is compressed as a whole, Parquet inside;
-/// in Git, which compresses by itself, and elsewhere nothing is.
+/// The compression of what is written. Text in object stores is compressed as a whole, Parquet
+/// inside, batches of Kafka too; in Git, which compresses by itself, and elsewhere nothing is.
 pub fn compression(type_: SinkType, common: &SinkCommon, format: Format) -> Compression {
     let asked = asked_compression(common);
     let possible = match format {
+        _ if type_ == SinkType::Kafka => true,
         _ if !matches!(type_, SinkType::S3 | SinkType::Gcs) => false,
         Format::Parquet => true,
         _ => asked != Compression::Snappy,
@@ -268,7 +269,7 @@ mod tests {
             (SinkType::S3, Format::Json, Snappy, Nothing),
             (SinkType::S3, Format::Parquet, Snappy, Snappy),
             (SinkType::Git, Format::Yaml, Gzip, Nothing),
-            (SinkType::Kafka, Format::Json, Gzip, Nothing),
+            (SinkType::Kafka, Format::Json, Gzip, Gzip),
             (SinkType::S3, Format::Json, Nothing, Nothing),
         ] {
             let common = common(asked);

@@ -43,6 +43,8 @@ static OPENINGS_OF_NAMESPACE: Shares = Shares::new(8);
 static REGISTRY: &[&dyn Backend] = &[
     #[cfg(feature = "git")]
     &crate::git::GitBackend,
+    #[cfg(feature = "kafka")]
+    &crate::kafka::KafkaBackend,
     #[cfg(feature = "mongodb")]
     &crate::mongo::MongoBackend,
     #[cfg(feature = "postgres")]

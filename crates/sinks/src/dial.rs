@@ -14,9 +14,9 @@
 //!
 //! | Client | Way |
 //! | --- | --- |
-//! | Postgres, Git, BigQuery | take a [`TcpStream`], or use our [HTTP client](crate::http) |
+//! | Postgres, Git, Kafka, BigQuery | take a [`TcpStream`], or use our [HTTP client](crate::http) |
 //! | S3, GCS, Azure (`object_store`) | takes an HTTP client: ours, see [`crate::http::object_store`] |
-//! | MongoDB (`mongodb`), Kafka (`rskafka`) | take a SOCKS5 proxy: [`socks`], one per sink |
+//! | MongoDB (`mongodb`) | takes a SOCKS5 proxy: [`socks`], one per sink |
 //! | NATS (`async-nats`) | takes nothing: [`nats`], a door per server on loopback that dials, does TLS and carries the bytes |
 //!
 //! Why NATS has a door of its own: `async-nats` takes neither a dialler nor a resolver nor a proxy.

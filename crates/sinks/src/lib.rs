@@ -22,7 +22,7 @@
 //! | [`events`] | rows as messages: keys, bodies, headers, differences |
 //! | [`layout`] | rows as files: formats, paths, indexes |
 //! | [`memory`] | a sink without a backend, the reference for all others |
-//! | [`postgres`], [`mongo`], [`git`] | the backends |
+//! | [`postgres`], [`mongo`], [`git`], [`kafka`] | the backends |
 
 pub mod backend;
 mod census;
@@ -38,6 +38,8 @@ pub mod events;
 #[cfg(feature = "git")]
 pub mod git;
 pub mod http;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod layout;
 pub mod memory;
 #[cfg(feature = "mongodb")]

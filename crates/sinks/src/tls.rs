@@ -30,7 +30,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use self::verifier::{AcceptAny, Listed};
-use crate::{credentials::Materials, error::SinkError};
+use crate::{credentials::Materials, error::SinkError, secret::SecretData};
 
 /// How long a server may take to agree on a session.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -150,6 +150,31 @@ pub(crate) fn authorities(
         })?;
     }
     Ok(certificates)
+}
+
+/// The keys of a Secret that hold a client's certificate and its private key.
+const CERTIFICATE: &str = "tls.crt";
+const PRIVATE_KEY: &str = "tls.key";
+
+/// Presents the client's certificate of a Secret, if it holds one.
+pub(crate) fn identify(config: &mut ClientConfig, secret: &SecretData) -> Result<(), SinkError> {
+    let held = |key: &str| {
+        let value = secret.get(key)?.expose();
+        (!value.is_empty()).then_some(value)
+    };
+    match (held(CERTIFICATE), held(PRIVATE_KEY)) {
+        (Some(certificate), Some(key)) => present(
+            config,
+            (certificate, key),
+            (CERTIFICATE, PRIVATE_KEY),
+            "the Secret",
+        ),
+        // A certificate alone may be there for somebody else, such as spec.tls.caSecretRef.
+        (_, None) => Ok(()),
+        (None, Some(_)) => Err(SinkError::terminal(format!(
+            "{CERTIFICATE} and {PRIVATE_KEY} of the Secret go together"
+        ))),
+    }
 }
 
 /// The authorities that the system trusts, read once: they are a hundred and more, and every sink

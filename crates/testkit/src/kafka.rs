@@ -7,9 +7,9 @@
 //! | Listener | Who gets in |
 //! | --- | --- |
 //! | [`plain`](Kafka::plain) | anybody, and may do everything |
-//! | [`sasl`](Kafka::sasl) | TLS; [`USER`] by SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN |
+//! | [`sasl`](Kafka::sasl) | TLS; [`USER`] by SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN; anybody by OAUTHBEARER with a [`token`] |
 //! | [`mutual`](Kafka::mutual) | TLS; certificates of [`client`](Kafka::client) |
-//! | [`wire`](Kafka::wire) | no TLS; [`USER`] by the same mechanisms |
+//! | [`wire`](Kafka::wire) | no TLS; [`USER`] by SCRAM-SHA-512 and PLAIN |
 //!
 //! Topics are not created by being named, and a topic without access rules is open to every user.
 
@@ -225,6 +225,18 @@ impl Kafka {
     }
 }
 
+/// A token for OAUTHBEARER that names a user, good for an hour. Nobody signs it: the server of the
+/// tests believes anybody.
+pub fn token(user: &str) -> String {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
+    let claims = format!(r#"{{"sub":"{user}","iat":{now},"exp":{}}}"#, now + 3600);
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    format!("{}.{}.", part(r#"{"alg":"none"}"#), part(&claims))
+}
+
 fn local(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
@@ -237,19 +249,41 @@ fn jvm(java: &Path, jars: &Path, name: &str) -> Program {
         .arg(jars.join("*"))
 }
 
-fn properties(data: &Path, ports: Ports, wires: &[Ends], password: &str) -> String {
-    let mut listeners = vec![
-        ("PLAIN".to_owned(), "PLAINTEXT", ports.plain, ports.plain),
-        ("SASL".to_owned(), "SASL_SSL", ports.sasl, ports.sasl),
-        ("MUTUAL".to_owned(), "SSL", ports.mutual, ports.mutual),
-    ];
-    for (number, ends) in wires.iter().enumerate() {
-        let name = format!("WIRE{number}");
-        listeners.push((name, "SASL_PLAINTEXT", ends.broker, ends.advertised));
-    }
-    let join = |of: &dyn Fn(&(String, &str, u16, u16)) -> String| {
-        listeners.iter().map(of).collect::<Vec<_>>().join(",")
+/// A listener of the server: its name, what it asks for, and its ports.
+struct Listener {
+    name: String,
+    protocol: &'static str,
+    ends: Ends,
+}
+
+fn listeners(ports: Ports, wires: &[Ends]) -> Vec<Listener> {
+    let open = |name: &str, protocol, port| Listener {
+        name: name.to_owned(),
+        protocol,
+        ends: Ends {
+            broker: port,
+            advertised: port,
+        },
     };
+    let wires = wires.iter().enumerate().map(|(number, ends)| Listener {
+        name: format!("WIRE{number}"),
+        protocol: "SASL_PLAINTEXT",
+        ends: *ends,
+    });
+    [
+        open("PLAIN", "PLAINTEXT", ports.plain),
+        open("SASL", "SASL_SSL", ports.sasl),
+        open("MUTUAL", "SSL", ports.mutual),
+    ]
+    .into_iter()
+    .chain(wires)
+    .collect()
+}
+
+fn properties(data: &Path, ports: Ports, wires: &[Ends], password: &str) -> String {
+    let listeners = listeners(ports, wires);
+    let join =
+        |of: &dyn Fn(&Listener) -> String| listeners.iter().map(of).collect::<Vec<_>>().join(",");
     let address = |name: &str, port: u16| format!("{name}://127.0.0.1:{port}");
     let controller = address("CONTROLLER", ports.controller);
     let mut text = format!(
@@ -262,7 +296,6 @@ fn properties(data: &Path, ports: Ports, wires: &[Ends], password: &str) -> Stri
          controller.listener.names=CONTROLLER\n\
          inter.broker.listener.name=PLAIN\n\
          log.dirs={}\n\
-         sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN\n\
          ssl.keystore.type=PEM\n\
          ssl.truststore.type=PEM\n\
          listener.name.mutual.ssl.client.auth=required\n\
@@ -270,27 +303,41 @@ fn properties(data: &Path, ports: Ports, wires: &[Ends], password: &str) -> Stri
          allow.everyone.if.no.acl.found=true\n\
          super.users=User:ANONYMOUS\n",
         ports.controller,
-        join(&|(name, _, broker, _)| address(name, *broker)),
-        join(&|(name, _, _, advertised)| address(name, *advertised)),
-        join(&|(name, protocol, ..)| format!("{name}:{protocol}")),
+        join(&|listener| address(&listener.name, listener.ends.broker)),
+        join(&|listener| address(&listener.name, listener.ends.advertised)),
+        join(&|Listener { name, protocol, .. }| format!("{name}:{protocol}")),
         data.display(),
     );
-    for (name, protocol, ..) in &listeners {
+    for Listener { name, protocol, .. } in &listeners {
         if !protocol.starts_with("SASL") {
             continue;
         }
         let name = name.to_lowercase();
         let module = "org.apache.kafka.common.security";
-        for mechanism in ["scram-sha-256", "scram-sha-512"] {
-            let _ = writeln!(
-                text,
-                "listener.name.{name}.{mechanism}.sasl.jaas.config={module}.scram.ScramLoginModule required;"
-            );
+        let scram = format!("{module}.scram.ScramLoginModule required;");
+        let plain = format!("{module}.plain.PlainLoginModule required user_{USER}=\"{password}\";");
+        let oauth = format!(
+            "{module}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"{USER}\";"
+        );
+        let mut mechanisms = vec![("scram-sha-512", &scram), ("plain", &plain)];
+        if name == "sasl" {
+            mechanisms.extend([("scram-sha-256", &scram), ("oauthbearer", &oauth)]);
         }
+        let names: Vec<_> = mechanisms
+            .iter()
+            .map(|(name, _)| name.to_uppercase())
+            .collect();
         let _ = writeln!(
             text,
-            "listener.name.{name}.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_{USER}=\"{password}\";"
+            "listener.name.{name}.sasl.enabled.mechanisms={}",
+            names.join(",")
         );
+        for (mechanism, module) in mechanisms {
+            let _ = writeln!(
+                text,
+                "listener.name.{name}.{mechanism}.sasl.jaas.config={module}"
+            );
+        }
     }
     text.push_str(SETTINGS);
     text

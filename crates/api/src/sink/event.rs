@@ -157,4 +157,43 @@ pub struct Kafka {
     /// Secret with SASL credentials and TLS client keys. Defaults to `spec.secretRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretReference>,
+    /// How credentials are shown to brokers. Defaults to `SCRAM-SHA-256`. `PLAIN` and `OAUTHBEARER`
+    /// need TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sasl_mechanism: Option<SaslMechanism>,
+    /// How many bytes of the topic are read, after a start or a failure, to find out what it holds.
+    /// Beyond that all rows are published again. Defaults to 1 GiB; 0 never reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub read_back_limit: Option<i64>,
+}
+
+/// How credentials are shown to a Kafka broker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SaslMechanism {
+    /// The password as it is.
+    #[serde(rename = "PLAIN")]
+    Plain,
+    /// Both sides prove that they know the password.
+    #[default]
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    /// The same with a longer hash.
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
+    /// A token of an identity provider.
+    #[serde(rename = "OAUTHBEARER")]
+    Oauthbearer,
+}
+
+impl SaslMechanism {
+    /// The word of the protocol.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+            SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+            SaslMechanism::Oauthbearer => "OAUTHBEARER",
+        }
+    }
 }

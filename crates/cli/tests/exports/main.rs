@@ -11,3 +11,4 @@ mod restart;
 mod rights;
 mod scenarios;
 mod stage;
+mod topics;

@@ -6,7 +6,7 @@
 //! server through it, so certificates are checked against the name, or between it and the server,
 //! where it also reads along (`mongo`).
 //!
-//! What was found in the sources of the two clients:
+//! Two kinds of clients:
 //!
 //! * `mongodb` 3.9 sends names as names and shows a user and a password (RFC 1929). The password of
 //!   a listener is made for it alone; a caller without it gets nowhere. Whoever builds the client
@@ -15,9 +15,8 @@
 //!   name such a path as its member too; the container of the operator has none to offer.
 //!   `mongodb+srv://` asks the system's name servers for SRV and TXT records directly. That opens
 //!   no connection to what they say: the targets are dialled by name, here, like all others.
-//! * `rskafka` 0.6 sends names as names, but cannot show a password. A listener for it admits
-//!   connections of this process alone: the kernel tells which process holds the other end (see
-//!   `own_process`).
+//! * Some cannot show a password (`rskafka` 0.6 was one). A listener for them admits connections of
+//!   this process alone: the kernel tells which process holds the other end (see `own_process`).
 //!
 //! Only `CONNECT` is served.
 
@@ -101,7 +100,7 @@ impl SocksGuard {
         Self::open(dialer, Callers::Anyone, password, Wire::Mongo(tls)).await
     }
 
-    /// For a client that cannot, such as `rskafka`: only connections of this process are served.
+    /// For a client that cannot: only connections of this process are served.
     pub async fn for_own_process(dialer: Dialer) -> Result<Self, SinkError> {
         Self::open(dialer, Callers::OwnProcess, None, Wire::Bytes).await
     }

@@ -2,15 +2,12 @@
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
-use kollect_api::identity::InventoryScope;
 use kollect_inventory::{
-    Row,
+    HeldRows, Row,
     canonical::{self, Out},
 };
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-
-use super::source::Source;
 
 /// Which row: its identity as messages show it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -62,13 +59,10 @@ impl<'a> Item<'a> {
         Some(body.item)
     }
 
-    /// Whether it is a row of a target of which nothing is known: such rows stay as they are.
-    pub fn is_held(&self, source: &Source, held: &[Box<str>]) -> bool {
-        let own = match &source.inventory().scope {
-            InventoryScope::Namespace(namespace) => *namespace == self.target_namespace,
-            InventoryScope::Cluster => false,
-        };
-        own && held.iter().any(|target| **target == self.target_name)
+    /// Whether it is a row of which nothing is known: such rows stay as they are.
+    pub fn is_held(&self, held: &[HeldRows]) -> bool {
+        held.iter()
+            .any(|held| held.covers(&self.target_name, &self.namespace))
     }
 
     /// The same, on its own.

@@ -1,6 +1,6 @@
 use kollect_api::InventoryId;
 use kollect_inventory::{
-    Delta, Interner, OriginParts, Row, Snapshot, TargetKind, attributes::AttributesBuffer,
+    Delta, HeldRows, Interner, OriginParts, Row, Snapshot, TargetKind, attributes::AttributesBuffer,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -219,12 +219,17 @@ fn one_message_per_key() {
 }
 
 #[test]
-fn rows_of_held_targets_stay() {
-    let (source, item) = (web(), Item::of(&row("a", "a", 1)).into_owned());
-    assert!(item.is_held(&source, &["deployments".into()]));
-    assert!(!item.is_held(&source, &["pods".into()]));
-    let elsewhere = Source::new("", &InventoryId::cluster("web"));
-    assert!(!item.is_held(&elsewhere, &["deployments".into()]));
+fn rows_of_which_nothing_is_known_stay() {
+    let item = Item::of(&row("a", "a", 1)).into_owned();
+    let namespace = item.namespace.to_string();
+    for (held, stays) in [
+        (HeldRows::of_target("deployments"), true),
+        (HeldRows::of_target("pods"), false),
+        (HeldRows::in_namespace("deployments", &namespace), true),
+        (HeldRows::in_namespace("deployments", "elsewhere"), false),
+    ] {
+        assert_eq!(item.is_held(std::slice::from_ref(&held)), stays, "{held:?}");
+    }
 }
 
 #[test]

@@ -69,10 +69,6 @@ enum Verify {
     ChainAndName,
 }
 
-/// The keys of the Secret that hold the client's certificate and its key.
-const CERTIFICATE_KEY: &str = "tls.crt";
-const PRIVATE_KEY_KEY: &str = "tls.key";
-
 /// Where certificates come from, besides `spec.tls`.
 #[derive(Clone, Copy)]
 pub(super) struct Sources<'s> {
@@ -187,43 +183,19 @@ fn refuse_files(ssl: &Ssl) -> Result<(), SinkError> {
 /// Presents the client's certificate, if there is one: that of the connection string, or that of
 /// the Secret.
 fn identify(config: &mut ClientConfig, ssl: &Ssl, secret: &SecretData) -> Result<(), SinkError> {
-    let together = |one: &str, other: &str, place: &str| {
-        SinkError::terminal(format!(
-            "postgres connect: {one} and {other} of {place} go together"
-        ))
-    };
-    let in_secret = |key: &str| {
-        let value = secret.get(key).map(|value| value.expose().to_vec());
-        value.filter(|value| !value.is_empty())
-    };
-    let (certificate, key, names) = match (&ssl.certificate, &ssl.key) {
-        (Some(certificate), Some(key)) => (
-            read(certificate, "sslcert")?,
-            read(key, "sslkey")?,
-            ("sslcert", "sslkey", "the connection string"),
-        ),
-        (None, None) => match (in_secret(CERTIFICATE_KEY), in_secret(PRIVATE_KEY_KEY)) {
-            (Some(certificate), Some(key)) => (
-                certificate,
-                key,
-                (CERTIFICATE_KEY, PRIVATE_KEY_KEY, "the Secret"),
-            ),
-            // A certificate alone may be there for somebody else, such as spec.tls.caSecretRef.
-            (_, None) => return Ok(()),
-            (None, Some(_)) => {
-                return Err(together(CERTIFICATE_KEY, PRIVATE_KEY_KEY, "the Secret"));
-            }
-        },
-        _ => return Err(together("sslcert", "sslkey", "the connection string")),
-    };
-    let (certificate_name, key_name, place) = names;
-    tls::present(
-        config,
-        (&certificate, &key),
-        (certificate_name, key_name),
-        place,
-    )
-    .map_err(|error| error.at("postgres connect"))
+    let stage = |error: SinkError| error.at("postgres connect");
+    match (&ssl.certificate, &ssl.key) {
+        (Some(certificate), Some(key)) => {
+            let (certificate, key) = (read(certificate, "sslcert")?, read(key, "sslkey")?);
+            let names = ("sslcert", "sslkey");
+            let place = "the connection string";
+            tls::present(config, (&certificate, &key), names, place).map_err(stage)
+        }
+        (None, None) => tls::identify(config, secret).map_err(stage),
+        _ => Err(SinkError::terminal(
+            "postgres connect: sslcert and sslkey of the connection string go together",
+        )),
+    }
 }
 
 /// A small file of a person's own machine.

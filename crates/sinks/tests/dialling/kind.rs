@@ -1,10 +1,15 @@
 //! The kinds of connection, each with the client that the backend uses.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::Request;
+use jiff::Timestamp;
+use kollect_api::{InventoryId, SinkKey, reference::SinkFamily, sink::SinkSpec};
+use kollect_inventory::Snapshot;
 use kollect_sinks::{
-    SinkError,
+    Delivery, DeliveryRows, DocumentOptions, Sink, SinkError,
+    backend::{self, Environment, SinkSeed},
+    credentials::Materials,
     dial::{
         Dialer,
         nats::{NatsGuard, NatsServer, NatsTls},
@@ -22,7 +27,6 @@ use mongodb::{
     options::{ClientOptions, ServerAddress, Socks5Proxy},
 };
 use object_store::{BackoffConfig, ObjectStoreExt, RetryConfig, aws::AmazonS3Builder, path::Path};
-use rskafka::client::ClientBuilder;
 use tokio::io::AsyncWriteExt;
 
 /// How long a client tries before it gives up. None of the servers here ever gives an answer that
@@ -45,7 +49,7 @@ pub(crate) enum Subject {
     Http(HttpClient),
     ObjectStore(Box<object_store::aws::AmazonS3>),
     Mongo(SocksGuard),
-    Kafka(SocksGuard),
+    Kafka(Result<Arc<dyn Sink>, SinkError>),
     Nats(NatsGuard),
 }
 
@@ -57,8 +61,8 @@ impl Kind {
             Kind::Http => url(host, 1).parse::<http::Uri>().is_ok(),
             // It panics where no URL is; see `http::object_store`.
             Kind::ObjectStore => Kind::Http.takes(host) && !host.contains('%'),
-            // It cuts host and port at the first colon.
-            Kind::Kafka => !host.contains(':'),
+            // What is no host is refused before anything is judged.
+            Kind::Kafka => !host.contains(['%', '/', '@', ' ', '\\']),
         }
     }
 
@@ -69,7 +73,7 @@ impl Kind {
             Kind::Http => Subject::Http(http(dialer)),
             Kind::ObjectStore => Subject::ObjectStore(Box::new(store(http(dialer), host, port))),
             Kind::Mongo => Subject::Mongo(SocksGuard::for_mongo(dialer, None).await.unwrap()),
-            Kind::Kafka => Subject::Kafka(SocksGuard::for_own_process(dialer).await.unwrap()),
+            Kind::Kafka => Subject::Kafka(kafka(dialer, host, port).await),
             Kind::Nats => {
                 let server = NatsServer {
                     host: host.to_owned(),
@@ -90,8 +94,8 @@ impl Kind {
             Kind::Http => bytes.starts_with(b"GET /path HTTP/1.1\r\n"),
             Kind::ObjectStore => bytes.starts_with(b"PUT /bucket/object HTTP/1.1\r\n"),
             Kind::Mongo => holds(b"isMaster") || holds(b"hello"),
-            // A length, then the request for the versions of the API.
-            Kind::Kafka => bytes.get(4..6) == Some(&[0, 18]),
+            // A length, then the request for the brokers of the cluster.
+            Kind::Kafka => bytes.get(4..6) == Some(&[0, 3]),
             Kind::Nats => bytes.starts_with(b"CONNECT {"),
         }
     }
@@ -117,9 +121,12 @@ impl Subject {
     async fn told(&self) -> SinkError {
         loop {
             let failure = match self {
-                Subject::Mongo(guard) | Subject::Kafka(guard) => guard.last_failure(),
+                Subject::Mongo(guard) => guard.last_failure(),
                 Subject::Nats(guard) => guard.last_failure(),
-                Subject::Plain(_) | Subject::Http(_) | Subject::ObjectStore(_) => None,
+                Subject::Plain(_)
+                | Subject::Http(_)
+                | Subject::ObjectStore(_)
+                | Subject::Kafka(_) => None,
             };
             if let Some(failure) = failure {
                 return failure;
@@ -155,25 +162,23 @@ impl Subject {
                 client.shutdown().immediate(true).await;
                 guard.last_failure()
             }
-            Subject::Kafka(guard) => {
-                let building = ClientBuilder::new(vec![format!("{host}:{port}")])
-                    .socks5_proxy(guard.address().to_string())
-                    .backoff_config(rskafka::BackoffConfig {
-                        init_backoff: Duration::from_millis(50),
-                        max_backoff: Duration::from_millis(100),
-                        base: 2.0,
-                        deadline: Some(PATIENCE),
-                    })
-                    .build();
-                let work = async {
-                    let controller = building.await?.controller_client()?;
-                    controller.create_topic("topic", 1, 1, 100).await
+            Subject::Kafka(sink) => {
+                let sink = match sink {
+                    Ok(sink) => sink,
+                    Err(error) => return Some(error.clone()),
                 };
-                // It waits for answers without an end of its own.
-                if let Ok(result) = tokio::time::timeout(2 * PATIENCE, work).await {
-                    result.unwrap_err();
-                }
-                guard.last_failure()
+                let delivery = Delivery {
+                    inventory: InventoryId::cluster("all"),
+                    generation: 1,
+                    at: Timestamp::UNIX_EPOCH,
+                    rows: DeliveryRows::All(Snapshot::default()),
+                    documents: DocumentOptions::default(),
+                };
+                let error = sink.deliver(&delivery).await.unwrap_err();
+                error
+                    .message()
+                    .starts_with("kafka connect")
+                    .then_some(error)
             }
             Subject::Nats(guard) => {
                 let options = async_nats::ConnectOptions::new().connection_timeout(PATIENCE);
@@ -205,6 +210,31 @@ fn store(client: HttpClient, host: &str, port: u16) -> object_store::aws::Amazon
         })
         .build()
         .unwrap()
+}
+
+/// As the operator opens it.
+async fn kafka(dialer: Dialer, host: &str, port: u16) -> Result<Arc<dyn Sink>, SinkError> {
+    let broker = if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
+    let spec = serde_json::json!({
+        "type": "kafka", "kafka": {"brokers": [broker], "topic": "topic"},
+    });
+    let seed = SinkSeed {
+        key: SinkKey::new(SinkFamily::Event, "team-a", "kafka"),
+        spec: Arc::new(SinkSpec::Event(serde_json::from_value(spec).unwrap())),
+        materials: Materials::default(),
+    };
+    let environment = Environment {
+        dialer,
+        work_dir: std::env::temp_dir(),
+        local_repositories: false,
+        census: Arc::default(),
+        local_files: false,
+    };
+    backend::open(seed, &environment).await
 }
 
 /// As the backend will build it: the proxy is set last, whatever the connection string said.

@@ -134,31 +134,28 @@ async fn members_of_a_replica_set_are_judged() {
     assert_eq!(doors.forbidden.callers().await, 0);
 }
 
-/// A broker that says that the controller is elsewhere.
-fn kafka_answer(request: &[u8], controller: u16) -> Vec<u8> {
-    let key = i16::from_be_bytes(request[..2].try_into().unwrap());
+/// A broker that says that the leader of the topic is elsewhere.
+fn kafka_answer(request: &[u8], leader: u16) -> Vec<u8> {
     let mut rest = request[4..8].to_vec();
-    if key == 18 {
-        // No error; versions of four requests; no throttling.
-        rest.extend([0, 0, 5]);
-        for (key, version) in [(18_i16, 3_i16), (3, 4), (0, 7), (19, 2)] {
-            rest.extend(key.to_be_bytes());
-            rest.extend([version.to_be_bytes(), version.to_be_bytes()].concat());
-            rest.push(0);
-        }
-        rest.extend([0; 5]);
-    } else {
-        // No throttling; one broker; no cluster; it is the controller; no topics.
-        rest.extend(0_i32.to_be_bytes());
-        rest.extend(1_i32.to_be_bytes());
-        rest.extend(7_i32.to_be_bytes());
-        rest.extend(i16::try_from(FORBIDDEN.len()).unwrap().to_be_bytes());
-        rest.extend(FORBIDDEN.as_bytes());
-        rest.extend(i32::from(controller).to_be_bytes());
-        rest.extend([(-1_i16).to_be_bytes(), (-1_i16).to_be_bytes()].concat());
-        rest.extend(7_i32.to_be_bytes());
-        rest.extend(0_i32.to_be_bytes());
-    }
+    // No throttling; one broker; no cluster; it is the controller.
+    rest.extend(0_i32.to_be_bytes());
+    rest.extend(1_i32.to_be_bytes());
+    rest.extend(7_i32.to_be_bytes());
+    rest.extend(i16::try_from(FORBIDDEN.len()).unwrap().to_be_bytes());
+    rest.extend(FORBIDDEN.as_bytes());
+    rest.extend(i32::from(leader).to_be_bytes());
+    rest.extend([(-1_i16).to_be_bytes(), (-1_i16).to_be_bytes()].concat());
+    rest.extend(7_i32.to_be_bytes());
+    // One topic with one partition that it leads; no replicas; rights are not known.
+    rest.extend(1_i32.to_be_bytes());
+    rest.extend([0, 0, 0, 5]);
+    rest.extend(b"topic\0");
+    rest.extend(1_i32.to_be_bytes());
+    rest.extend([0; 6]);
+    rest.extend(7_i32.to_be_bytes());
+    rest.extend([0; 16]);
+    rest.extend(i32::MIN.to_be_bytes());
+    rest.extend(i32::MIN.to_be_bytes());
     let mut reply = u32::try_from(rest.len()).unwrap().to_be_bytes().to_vec();
     reply.extend(rest);
     reply
