@@ -7,6 +7,17 @@ use kollect_testkit::Cluster;
 
 use crate::program::{Place, repository};
 
+const DEPLOYMENT: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: NAMESPACE}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: 'web:1'}]}
+";
+
 /// One command and what is shown of its output.
 #[derive(Debug, Default)]
 struct Shown {
@@ -94,7 +105,9 @@ fn run_all(document: &str) -> Result<()> {
         &place.path("examples"),
         &scratch,
     )?;
-    // Whoever types kubectl has it, and a cluster.
+    // Whoever types kubectl has it, and a cluster with something in it.
+    let namespace = cluster.create_namespace("documents")?;
+    cluster.apply(&DEPLOYMENT.replace("NAMESPACE", &namespace))?;
     let kubectl = cluster.kubectl_command().get_program().to_owned();
     let kollect = Path::new(env!("CARGO_BIN_EXE_kollect"));
     let mut path = vec![

@@ -8,3 +8,4 @@ mod interrupt;
 mod live;
 mod program;
 mod sinks;
+mod terminal;

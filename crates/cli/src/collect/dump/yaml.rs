@@ -3,7 +3,9 @@
 //! What `kubectl get -o yaml` prints is one document with all objects in a list. It is cut between the items, so that each of them
 //! is parsed by itself: a parser that is given all of it has to remember all of it.
 
-use anyhow::{Result, bail};
+use std::thread;
+
+use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::{interrupt, manifest::is_nothing};
@@ -16,17 +18,45 @@ pub(super) fn each(
 ) -> Result<()> {
     let mut line = 1;
     for document in documents(text) {
-        for (part, offset) in items(document) {
+        for block in items(document).chunks(BLOCK) {
             interrupt::check()?;
-            for value in parse(file, part, line + offset)? {
-                if !is_nothing(&value) {
-                    take(serde_json::to_string(&value)?)?;
+            for json in parse_all(file, block, line) {
+                for json in json? {
+                    take(json)?;
                 }
             }
         }
         line += document.matches('\n').count();
     }
     Ok(())
+}
+
+/// How many items are parsed side by side before they are handed on.
+const BLOCK: usize = 256;
+
+/// Parses items on all processors; what comes of each is in their order.
+fn parse_all(file: &str, block: &[(&str, usize)], line: usize) -> Vec<Result<Vec<String>>> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let share = block.len().div_ceil(workers).max(1);
+    let one = |(part, offset): &(&str, usize)| -> Result<Vec<String>> {
+        let values = parse(file, part, line + offset)?.into_iter();
+        let values = values.filter(|value| !is_nothing(value));
+        let texts = values.map(|value| serde_json::to_string(&value));
+        Ok(texts.collect::<Result<_, _>>()?)
+    };
+    if block.len() == 1 {
+        return block.iter().map(one).collect();
+    }
+    thread::scope(|scope| {
+        let shares = block.chunks(share);
+        let workers: Vec<_> = shares
+            .map(|share| scope.spawn(move || share.iter().map(one).collect::<Vec<_>>()))
+            .collect();
+        let broken = || vec![Err(anyhow!("{file}: parsing broke off"))];
+        let done = workers.into_iter();
+        done.flat_map(|worker| worker.join().unwrap_or_else(|_| broken()))
+            .collect()
+    })
 }
 
 /// A stream cut at its document markers. Nothing inside a document begins a line with one.
