@@ -181,10 +181,10 @@ impl<W: Write> Run<'_, W> {
             || outcomes.iter().any(TargetOutcome::is_degraded);
         self.codes.push(outcome::code(degraded, written));
         let report = self.looking.report;
-        report.tell(&report::summary(name, outcomes, exported));
+        report.tell(report::summary(name, outcomes, exported).trim_end());
         if self.explain {
             for outcome in outcomes {
-                report.say(&report::explanation(outcome));
+                report.say(report::explanation(outcome).trim_end());
             }
         }
         let errors = report::errors(outcomes, exported);

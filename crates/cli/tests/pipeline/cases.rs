@@ -44,56 +44,65 @@ struct Run {
 fn run_cases(text: &str) {
     let cases: Vec<Case> = serde_saphyr::from_str(text).unwrap();
     assert!(!cases.is_empty());
-    for case in cases {
-        let name = &case.name;
-        let place = Place::new();
-        for used in &case.uses {
-            for entry in std::fs::read_dir(repository().join("examples").join(used)).unwrap() {
-                let path = entry.unwrap().path();
-                let file = path.file_name().unwrap().to_str().unwrap();
-                let content = std::fs::read_to_string(&path).unwrap();
-                place.write(&format!("{used}/{file}"), &content);
+    // Side by side: most of the time goes into starting the program.
+    let workers = 4;
+    std::thread::scope(|scope| {
+        for worker in 0..workers {
+            let share = cases.iter().skip(worker).step_by(workers);
+            scope.spawn(move || share.for_each(run_case));
+        }
+    });
+}
+
+fn run_case(case: &Case) {
+    let name = &case.name;
+    let place = Place::new();
+    for used in &case.uses {
+        for entry in std::fs::read_dir(repository().join("examples").join(used)).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.file_name().unwrap().to_str().unwrap();
+            let content = std::fs::read_to_string(&path).unwrap();
+            place.write(&format!("{used}/{file}"), &content);
+        }
+    }
+    for (file, content) in &case.files {
+        place.write(file, content);
+    }
+    for (number, run) in case.runs.iter().enumerate() {
+        let args: Vec<&str> = run.args.iter().map(String::as_str).collect();
+        let env: Vec<(&str, &str)> = run
+            .env
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        let ran = place.run(&args, &env, &run.stdin);
+        let at = format!("{name}, run {number}: {ran:#?}");
+        assert_eq!(ran.code, run.code, "{at}");
+        if let Some(expected) = &run.stdout {
+            if expected.is_empty() {
+                assert_eq!(ran.stdout, "", "{at}");
+            }
+            for text in expected {
+                assert!(ran.stdout.contains(text), "no {text:?} on stdout of {at}");
             }
         }
-        for (file, content) in &case.files {
-            place.write(file, content);
+        for text in &run.stderr {
+            assert!(ran.stderr.contains(text), "no {text:?} on stderr of {at}");
         }
-        for (number, run) in case.runs.iter().enumerate() {
-            let args: Vec<&str> = run.args.iter().map(String::as_str).collect();
-            let env: Vec<(&str, &str)> = run
-                .env
-                .iter()
-                .map(|(key, value)| (key.as_str(), value.as_str()))
-                .collect();
-            let ran = place.run(&args, &env, &run.stdin);
-            let at = format!("{name}, run {number}: {ran:#?}");
-            assert_eq!(ran.code, run.code, "{at}");
-            if let Some(expected) = &run.stdout {
-                if expected.is_empty() {
-                    assert_eq!(ran.stdout, "", "{at}");
-                }
-                for text in expected {
-                    assert!(ran.stdout.contains(text), "no {text:?} on stdout of {at}");
-                }
-            }
-            for text in &run.stderr {
-                assert!(ran.stderr.contains(text), "no {text:?} on stderr of {at}");
-            }
-            for text in &run.absent {
-                let both = format!("{}{}", ran.stdout, ran.stderr);
-                assert!(!both.contains(text), "{text:?} in {at}");
-            }
-            for (file, expected) in &run.after {
-                let content = place.read(file);
-                match expected {
-                    None => assert_eq!(content, None, "{file} after {at}"),
-                    Some(text) => assert!(
-                        content
-                            .as_deref()
-                            .is_some_and(|content| content.contains(text)),
-                        "no {text:?} in {file} = {content:?} after {at}"
-                    ),
-                }
+        for text in &run.absent {
+            let both = format!("{}{}", ran.stdout, ran.stderr);
+            assert!(!both.contains(text), "{text:?} in {at}");
+        }
+        for (file, expected) in &run.after {
+            let content = place.read(file);
+            match expected {
+                None => assert_eq!(content, None, "{file} after {at}"),
+                Some(text) => assert!(
+                    content
+                        .as_deref()
+                        .is_some_and(|content| content.contains(text)),
+                    "no {text:?} in {file} = {content:?} after {at}"
+                ),
             }
         }
     }
