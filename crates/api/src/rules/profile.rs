@@ -59,11 +59,9 @@ pub(super) fn check(profile: &KollectProfile) -> Findings {
     let spec = &profile.spec;
     let secrets_allowed = profile.permits(meta::ALLOW_SECRET_EXTRACTION_ANNOTATION);
     let mut budget = CompileBudget::new();
-    kind(
-        &spec.target_gvk,
-        &Path::spec().field("targetGVK"),
-        &mut findings,
-    );
+    let of_kind = Path::spec().field("targetGVK");
+    kind(&spec.target_gvk, &of_kind, &mut findings);
+    spelling(&spec.target_gvk, &of_kind, &mut findings);
     attributes(spec, secrets_allowed, &mut budget, &mut findings);
     at_most(
         spec.metrics.len(),
@@ -114,7 +112,12 @@ pub(super) fn kind(gvk: &GroupVersionKind, path: &Path, findings: &mut Findings)
     }
     if gvk.kind.trim().is_empty() {
         findings.required(path.field("kind"), "kind, for example Deployment");
-    } else if gvk
+    }
+}
+
+/// A profile's kind is looked for as it is written; rules and ceilings compare without regard to case.
+fn spelling(gvk: &GroupVersionKind, path: &Path, findings: &mut Findings) {
+    if gvk
         .kind
         .starts_with(|first: char| first.is_ascii_lowercase())
     {
