@@ -52,6 +52,8 @@ pub struct Kind<K: Send + 'static, D: Decode<Object = K> = TypedDecoder<K>> {
     /// Plural and group, for people.
     name: String,
     parts: Vec<Shared<K>>,
+    /// Where each part looks.
+    scopes: Vec<WatchScope>,
     /// Held because a watch ends with its handle.
     watches: Vec<WatchHandle<D>>,
     since: Instant,
@@ -104,6 +106,7 @@ where
                 group => format!("{}.{group}", resource.plural),
             },
             parts: Vec::new(),
+            scopes: scopes.to_vec(),
             watches: Vec::new(),
             since: Instant::now(),
         };
@@ -160,27 +163,62 @@ where
     /// What is missing to know the objects at all, once that is certain. Nothing while the first
     /// listing is under way as it should be.
     pub fn unknown(&self) -> Option<Unknown> {
+        self.parts.iter().find_map(|part| self.part_unknown(part))
+    }
+
+    fn part_unknown(&self, part: &Shared<K>) -> Option<Unknown> {
         let waited = self.since.elapsed();
-        self.parts.iter().find_map(|part| {
+        part.read(|table| {
+            let certain = match table.trouble() {
+                Some(_) => waited >= PATIENCE,
+                None => waited >= SILENCE,
+            };
+            (certain && !table.is_listed()).then(|| self.unlisted(table))
+        })
+    }
+
+    /// What is missing to know the objects of a namespace, as things stand.
+    pub fn unknown_in(&self, namespace: &str) -> Option<Unknown> {
+        let mut parts = self.parts.iter().zip(&self.scopes);
+        parts.find_map(|(part, scope)| {
             part.read(|table| {
-                if table.is_listed() {
-                    return None;
-                }
-                match table.trouble() {
-                    Some(trouble) if waited >= PATIENCE => {
-                        Some(self.missing(trouble.class, &trouble.message))
-                    }
-                    None if waited >= SILENCE => Some(Unknown {
-                        forbidden: false,
-                        why: format!(
-                            "{} cannot be listed: the API server has not answered yet",
-                            self.name
-                        ),
-                    }),
-                    _ => None,
-                }
+                let missing = scope.contains(namespace) && !table.is_listed();
+                missing.then(|| self.unlisted(table))
             })
         })
+    }
+
+    /// The namespaces whose objects are not known, where they are watched one by one; and why.
+    pub fn unknown_namespaces(&self) -> BTreeMap<String, String> {
+        let namespaces = self.scopes.iter().filter_map(WatchScope::namespace);
+        namespaces
+            .filter_map(|name| Some((name.to_owned(), self.unknown_in(name)?.why)))
+            .collect()
+    }
+
+    /// Why no object is known, where all are watched together.
+    pub fn unknown_everywhere(&self) -> Option<Unknown> {
+        let together = self.scopes.contains(&WatchScope::All);
+        self.unknown().filter(|_| together)
+    }
+
+    /// Whether something is known: all objects, or those of some namespaces.
+    pub fn is_listed_somewhere(&self) -> bool {
+        let mut parts = self.parts.iter();
+        self.parts.is_empty() || parts.any(|part| part.read(Table::is_listed))
+    }
+
+    fn unlisted(&self, table: &Table<K>) -> Unknown {
+        match table.trouble() {
+            Some(trouble) => self.missing(trouble.class, &trouble.message),
+            None => Unknown {
+                forbidden: false,
+                why: format!(
+                    "{} cannot be listed: the API server has not answered yet",
+                    self.name
+                ),
+            },
+        }
     }
 
     /// Why the objects may have changed without anybody noticing, if that has been so for a while.
@@ -223,7 +261,8 @@ where
 
     /// Whether everything is known that can be for now.
     fn is_settled(&self) -> bool {
-        self.is_listed() || self.unknown().is_some()
+        let mut parts = self.parts.iter();
+        parts.all(|part| part.read(Table::is_listed) || self.part_unknown(part).is_some())
     }
 
     /// What keeps the first listing, for people who wait.
@@ -404,10 +443,10 @@ impl Configuration {
     }
 
     /// Whether targets can be planned for. Without targets there is no plan at all: one without
-    /// them would take all rows for gone. Cluster targets that cannot be read concern cluster
-    /// inventories alone, which know.
+    /// them would take all rows for gone. Targets of single namespaces that cannot be read concern
+    /// the inventories there alone, and cluster targets cluster inventories; those know.
     pub fn can_plan(&self) -> bool {
-        self.targets.is_listed() && self.is_settled()
+        self.targets.is_listed_somewhere() && self.is_settled()
     }
 
     /// Why something cannot be listed yet, for people who wait.
@@ -452,8 +491,10 @@ impl Configuration {
         world.cluster_targets = self.cluster_targets.all();
         world.unreadable_targets = self.unreadable_targets();
         world.profiles = self.profile_facts();
-        world.profiles_unread = self.profiles.unknown().map(|unknown| unknown.why);
-        world.scopes = match self.scopes.unknown() {
+        let everywhere = self.profiles.unknown_everywhere();
+        world.profiles_unread = everywhere.map(|unknown| unknown.why);
+        world.profiles_unread_in = self.profiles.unknown_namespaces();
+        world.scopes = match self.scopes.unknown_everywhere() {
             None => Readable::Read(self.scopes.all()),
             Some(unknown) => Readable::Failed(unknown.why),
         };
@@ -475,12 +516,18 @@ impl Configuration {
         targets.chain(cluster_targets).collect()
     }
 
-    /// Namespaces with a scope that cannot be decoded, and which.
+    /// Namespaces of which it is not known what their scopes forbid, and why.
     pub fn unreadable_scopes(&self) -> BTreeMap<String, String> {
         let unreadable = self.scopes.unreadable().into_iter();
-        unreadable
-            .map(|((namespace, name), why)| (namespace, format!("{name:?}: {why}")))
-            .collect()
+        let unreadable = unreadable.map(|((namespace, name), why)| {
+            let why = format!(
+                "KollectScope {name:?} in namespace {namespace:?} cannot be understood by this operator: {why}"
+            );
+            (namespace, why)
+        });
+        let mut all = self.scopes.unknown_namespaces();
+        all.extend(unreadable);
+        all
     }
 
     /// Why it is not known what cluster scopes forbid, if so.

@@ -47,7 +47,7 @@ use self::{
     subject::Subject,
 };
 use crate::{
-    configuration::{Configuration, Dependents},
+    configuration::{Configuration, Dependents, Unknown},
     control_loop::{ControlLoop, GATHER, PassCause, earliest},
     events::Events,
     keeper::{Bulkhead, Keeper},
@@ -710,11 +710,13 @@ fn broken(configuration: &Configuration) -> BTreeMap<String, Vec<(String, String
 /// What is not known of the configuration.
 fn gaps(configuration: &Configuration) -> Gaps {
     let unreadable = configuration.cluster_targets.unreadable().into_iter();
+    let everywhere = |unknown: Option<Unknown>| unknown.map(|unknown| unknown.why);
     Gaps {
-        scopes: configuration.scopes.unknown().map(|unknown| unknown.why),
+        scopes: everywhere(configuration.scopes.unknown_everywhere()),
         unreadable_scopes: configuration.unreadable_scopes(),
         cluster_scopes: configuration.cluster_scopes_unknown(),
-        targets: configuration.targets.unknown().map(|unknown| unknown.why),
+        targets: everywhere(configuration.targets.unknown_everywhere()),
+        unread_targets: configuration.targets.unknown_namespaces(),
         cluster_targets: configuration
             .cluster_targets
             .unknown()

@@ -260,7 +260,7 @@ pub fn find(configuration: &Configuration, key: &SinkKey) -> Lookup {
                 let found = object(*family, &sink.metadata, spec, sink.status.as_ref());
                 return Lookup::Found(Box::new(found));
             }
-            ($kind.unreadable(), $kind.unknown())
+            ($kind.unreadable(), $kind.unknown_in(namespace))
         }};
     }
     let (unreadable, unknown) = match family {

@@ -1,11 +1,11 @@
 //! From rows to where they go.
 
-use std::{num::NonZeroU64, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroU64, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use kollect_api::{SinkKey, sink::SinkSpec};
-use kollect_inventory::{Document, Pass, Snapshot};
+use kollect_inventory::{Document, HeldRows, Pass, Snapshot};
 use kollect_sinks::{
     Delivery, DeliveryRows, DocumentOptions, Receipt, Sink,
     backend::{self, Environment, SinkSeed},
@@ -35,7 +35,11 @@ pub(crate) struct Destination {
 #[derive(Debug, Clone)]
 enum Backend {
     Directory(Directory),
-    Sink(Arc<dyn Sink>),
+    Sink {
+        sink: Arc<dyn Sink>,
+        /// Whether it can leave rows as they are of which nothing is known.
+        keeps_held: bool,
+    },
 }
 
 impl Destination {
@@ -64,6 +68,7 @@ pub(crate) async fn open(
     } in sinks
     {
         let spec = named(spec, cluster);
+        let keeps_held = backend::keeps_held(&spec);
         let seed = SinkSeed {
             key: key.clone(),
             spec: Arc::new(spec),
@@ -72,7 +77,10 @@ pub(crate) async fn open(
         let sink = backend::open(seed, environment).await;
         destinations.push(Destination {
             title: key.to_string(),
-            backend: Backend::Sink(sink.with_context(|| key.to_string())?),
+            backend: Backend::Sink {
+                sink: sink.with_context(|| key.to_string())?,
+                keeps_held,
+            },
             key: Some(key.clone()),
         });
     }
@@ -233,8 +241,12 @@ async fn deliver(
         );
         return Ok(format!("would write {} rows", rows.len()));
     }
-    let Backend::Sink(sink) = &destination.backend else {
-        return Ok(String::new());
+    let sink = match &destination.backend {
+        Backend::Directory(_) => return Ok(String::new()),
+        Backend::Sink { keeps_held, .. } if !keeps_held && !rows.held().is_empty() => {
+            return Err(NotExported::Failed(unread(rows.held())));
+        }
+        Backend::Sink { sink, .. } => sink,
     };
     let delivery = Delivery {
         inventory: unit.id.clone(),
@@ -251,6 +263,17 @@ async fn deliver(
             timeout.as_secs()
         ))),
     }
+}
+
+/// Why a sink is left as it is that cannot keep what it holds of namespaces nobody can read.
+fn unread(held: &[HeldRows]) -> String {
+    let namespaces = held.iter().filter_map(|one| one.namespace.as_deref());
+    let namespaces: BTreeSet<&str> = namespaces.collect();
+    let named: Vec<&str> = namespaces.into_iter().take(10).collect();
+    format!(
+        "namespaces may not be read, and the sink cannot keep what it holds of them: [{}]; grant list there, or exclude them",
+        named.join(" ")
+    )
 }
 
 /// A receipt for people.

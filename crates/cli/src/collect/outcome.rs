@@ -11,7 +11,7 @@ use kollect_collect::{
     gather::{Failure, Gathered},
     plan::{Course, Plan, TargetKey, TargetPlan, TargetState},
 };
-use kollect_inventory::{Snapshot, TargetKind};
+use kollect_inventory::{HeldRows, Snapshot, TargetKind};
 
 /// What became of one target.
 #[derive(Debug, Clone)]
@@ -145,6 +145,9 @@ impl TargetOutcome {
                 _ => outcome.errors.push(why.message.clone()),
             },
             (Course::Stop, _) => outcome.errors.push("is not allowed to collect".to_owned()),
+            // What may not be listed is told below.
+            (Course::Collect(_), TargetState::Degraded(why))
+                if why.reason == Reason::ScopeForbidden => {}
             (Course::Wait | Course::Collect(_), TargetState::Degraded(why)) => {
                 outcome.errors.push(why.message.clone());
             }
@@ -221,8 +224,8 @@ pub(crate) fn outcomes(
         }
         for listing in unlisted.iter().filter(|one| one.targets.contains(key)) {
             outcome.skip(listing.reason, &listing.namespace, listing.message.clone());
-            // A namespace that may not be read is left out, as the operator does. Everything else
-            // says nothing about what is there.
+            // A namespace that may not be read is left out, and sinks keep what they hold of it.
+            // Everything else says nothing about what is there.
             known &= listing.reason == SkipReason::Forbidden && !listing.namespace.is_empty();
         }
         let rows = gathered.rows.remove(key).unwrap_or_default();
@@ -233,7 +236,11 @@ pub(crate) fn outcomes(
         // A mistake in an expression says nothing about what is there.
         outcome.all_failed = rows.is_empty() && !outcome.failures.is_empty() && !allow_empty;
         known &= !outcome.all_failed;
-        outcome.rows = known.then(|| Snapshot::new(rows));
+        let refused = outcome.skips.iter();
+        let refused = refused.filter(|skip| skip.reason == SkipReason::Forbidden);
+        let held = refused.map(|skip| HeldRows::in_namespace(&key.name, &skip.namespace));
+        let held = held.collect();
+        outcome.rows = known.then(|| Snapshot::new(rows).holding(held));
         Some(outcome)
     };
     keys.iter().filter_map(of).collect()

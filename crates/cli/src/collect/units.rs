@@ -166,6 +166,7 @@ fn rows(
     outcomes: &[TargetOutcome],
 ) -> Result<Snapshot, String> {
     let mut rows = Vec::new();
+    let mut held = Vec::new();
     for outcome in outcomes {
         if !selection.includes_target(&outcome.key) {
             continue;
@@ -178,6 +179,11 @@ fn rows(
                     .iter()
                     .filter(|row| selection.includes_row(row));
                 rows.extend(included.cloned());
+                let unread = known.held().iter().filter(|held| {
+                    let namespace = held.namespace.as_deref();
+                    namespace.is_none_or(|name| selection.includes_namespace(name))
+                });
+                held.extend(unread.cloned());
             }
             // A suspended target has no rows: those that it had leave the inventory. A rollup
             // waits for all of its targets, as it does in the operator.
@@ -188,7 +194,7 @@ fn rows(
             (None, _) => return Err(format!("target {named} was not collected")),
         }
     }
-    Ok(rollup::merged(rows, dedupe))
+    Ok(rollup::merged(rows, dedupe).holding(held))
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ fn play(shared: &Arc<Shared>, name: &str, everywhere: bool) -> Result<()> {
         team.deny("a")?;
     }
     team.deny("b")?;
-    team.expect_denied("KollectTarget", SOON)?;
-    team.expect_denied("KollectInventory", SOON)?;
+    team.expect_denied("kollecttargets/maps", SOON)?;
+    team.expect_denied("kollectinventories/inv", SOON)?;
     team.delete("b-2")?;
     if !everywhere {
         team.put("a-3", 3)?;
@@ -61,7 +61,7 @@ fn play(shared: &Arc<Shared>, name: &str, everywhere: bool) -> Result<()> {
     // Before it starts. The database keeps what is not known beside what is; the repository waits.
     let files = all.clone();
     team.start()?;
-    team.expect_denied("KollectInventory", SOON)?;
+    team.expect_denied("kollectinventories/inv", SOON)?;
     if !everywhere {
         team.put("a-4", 4)?;
         team.delete("a-1")?;
@@ -94,16 +94,35 @@ fn play(shared: &Arc<Shared>, name: &str, everywhere: bool) -> Result<()> {
     team.expect_deleted(&deleted)
 }
 
-#[test]
-fn d11_a_right_that_is_taken_away_takes_no_rows_along() -> Result<()> {
-    let shared = Arc::new(Shared::start()?);
-    let running: Vec<_> = [("everywhere", true), ("partly", false)]
-        .into_iter()
-        .map(|(name, everywhere)| {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || play(&shared, name, everywhere))
-        })
-        .collect();
+/// Targets of one of two namespaces may not be read when the program starts.
+fn play_neighbours(shared: &Arc<Shared>) -> Result<()> {
+    let mut team = Team::neighbours(shared, "neighbours")?;
+    team.allow_targets("b")?;
+    team.put("a-0", 0)?;
+    team.put("b-0", 0)?;
+    team.start()?;
+    team.expect_rows(&["a-0", "b-0"], SOON)?;
+    team.record_deletes()?;
+    team.stop();
+    team.deny_targets("b")?;
+    team.put("a-1", 1)?;
+    team.delete("a-0")?;
+    team.start()?;
+    team.expect_rows(&["a-1", "b-0"], SOON)?;
+    let inventory = "kollectinventories/inv";
+    team.expect_degraded("b", inventory, "kollecttargets", SOON)?;
+    thread::sleep(WHILE);
+    team.expect_rows(&["a-1", "b-0"], SOON)?;
+    team.expect_deleted(&["a-0"])?;
+    team.put("b-1", 1)?;
+    team.allow_targets("b")?;
+    team.expect_rows(&["a-1", "b-0", "b-1"], RETURN)?;
+    team.expect_deleted(&["a-0"])
+}
+
+/// Runs cases side by side and gathers what went wrong.
+fn side_by_side(cases: Vec<Box<dyn FnOnce() -> Result<()> + Send>>) -> Result<()> {
+    let running: Vec<_> = cases.into_iter().map(thread::spawn).collect();
     let failures: Vec<String> = running
         .into_iter()
         .filter_map(|case| match case.join() {
@@ -113,4 +132,15 @@ fn d11_a_right_that_is_taken_away_takes_no_rows_along() -> Result<()> {
         .collect();
     ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
     Ok(())
+}
+
+#[test]
+fn d11_a_right_that_is_taken_away_takes_no_rows_along() -> Result<()> {
+    let shared = Arc::new(Shared::start()?);
+    let [first, second, third] = [(); 3].map(|()| Arc::clone(&shared));
+    side_by_side(vec![
+        Box::new(move || play(&first, "everywhere", true)),
+        Box::new(move || play(&second, "partly", false)),
+        Box::new(move || play_neighbours(&third)),
+    ])
 }

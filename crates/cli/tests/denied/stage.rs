@@ -18,7 +18,7 @@ use kollect_testkit::{
     cluster::User,
     control_plane::Options,
     postgres::{Database, Tls},
-    rbac::{CLUSTER_FACTS, OPERATOR, Scope, read},
+    rbac::{CLUSTER_FACTS, OPERATOR, Rule, Scope, read},
     trouble::on,
 };
 use serde_json::{Value, json};
@@ -28,6 +28,30 @@ const TRIGGER: &str = "\
     CREATE TABLE IF NOT EXISTS deleted (at text, name text);
     CREATE OR REPLACE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN INSERT INTO deleted VALUES (TG_TABLE_NAME, OLD.payload->>'name'); RETURN OLD; END $$;";
+
+/// Our kinds that live in namespaces, but for targets.
+const ALL_BUT_TARGETS: &[&str] = &[
+    "kollectprofiles",
+    "kollectscopes",
+    "kollectinventories",
+    "kollectinventories/status",
+    "kollectconnectiontests",
+    "kollectsnapshotsinks",
+    "kollectsnapshotsinks/status",
+    "kollectdatabasesinks",
+    "kollectdatabasesinks/status",
+    "kollecteventsinks",
+    "kollecteventsinks/status",
+];
+
+/// The right to read some of our kinds, and to write what is said about them.
+const fn ours<'a>(resources: &'a [&'a str]) -> Rule<'a> {
+    Rule {
+        group: "kollect.dev",
+        resources,
+        verbs: &["get", "list", "watch", "patch", "update"],
+    }
+}
 
 /// What all cases share.
 pub(crate) struct Shared {
@@ -82,36 +106,73 @@ pub(crate) struct Team {
 }
 
 impl Team {
+    /// One team whose target looks at both namespaces.
     pub(crate) fn new(shared: &Arc<Shared>, name: &str) -> Result<Self> {
+        let secrets = [read("", &["secrets"])];
+        let team = Self::with(shared, name, &[OPERATOR, CLUSTER_FACTS, &secrets])?;
+        team.allow("a")?;
+        team.allow("b")?;
+        team.apply(&team.manifests("a", &team.namespaces))?;
+        Ok(team)
+    }
+
+    /// Two teams with an operator that has its rights in each of their namespaces; in the second
+    /// one it may not read targets before somebody [allows](Self::allow_targets) it.
+    pub(crate) fn neighbours(shared: &Arc<Shared>, name: &str) -> Result<Self> {
+        let collected = [read("", &["secrets", "configmaps"])];
+        let own = |rule: &&Rule<'_>| rule.group != "kollect.dev";
+        let others: Vec<Rule<'_>> = OPERATOR.iter().filter(own).copied().collect();
+        let cluster_kinds = [read(
+            "kollect.dev",
+            &[
+                "kollectclustertargets",
+                "kollectclusterscopes",
+                "kollectclusterinventories",
+            ],
+        )];
+        let rules: [&[Rule<'_>]; 4] = [&others, CLUSTER_FACTS, &collected, &cluster_kinds];
+        let team = Self::with(shared, name, &rules)?;
+        let cluster = shared.cluster();
+        for at in ["a", "b"] {
+            let scope = Scope::Namespace(team.namespace(at));
+            cluster.grant(scope, &team.user, &[ours(ALL_BUT_TARGETS)])?;
+            team.apply(&team.manifests(at, &[team.namespace(at).to_owned()]))?;
+        }
+        team.allow_targets("a")?;
+        Ok(team)
+    }
+
+    fn with(shared: &Arc<Shared>, name: &str, rules: &[&[Rule<'_>]]) -> Result<Self> {
         let cluster = shared.cluster();
         let namespaces = [
             cluster.create_namespace(&format!("{name}-a"))?,
             cluster.create_namespace(&format!("{name}-b"))?,
         ];
-        let secrets = [read("", &["secrets"])];
-        let user = cluster.account(&namespaces[0], &[OPERATOR, CLUSTER_FACTS, &secrets])?;
         let team = Self {
             shared: Arc::clone(shared),
             name: name.to_owned(),
+            user: cluster.account(&namespaces[0], rules)?,
             namespaces,
-            user,
             trouble: Trouble::with(cluster)?,
             operator: None,
         };
-        team.allow("a")?;
-        team.allow("b")?;
         let made = Command::new("git")
             .args(["init", "--quiet", "--bare", "--initial-branch=main"])
             .arg(team.repository())
             .status()?;
         ensure!(made.success(), "git init");
-        let yaml: Vec<String> = team.manifests().iter().map(Value::to_string).collect();
-        cluster.apply(&yaml.join("\n---\n"))?;
         Ok(team)
     }
 
-    fn manifests(&self) -> Vec<Value> {
-        let namespace = &self.namespaces[0];
+    fn apply(&self, manifests: &[Value]) -> Result<()> {
+        let yaml: Vec<String> = manifests.iter().map(Value::to_string).collect();
+        self.shared.cluster().apply(&yaml.join("\n---\n"))?;
+        Ok(())
+    }
+
+    /// Everything to have the ConfigMaps of some namespaces in table and repository.
+    fn manifests(&self, at: &str, included: &[String]) -> Vec<Value> {
+        let namespace = self.namespace(at);
         let object = |kind: &str, name: &str, spec: Value| {
             json!({
                 "apiVersion": "kollect.dev/v1alpha1", "kind": kind,
@@ -136,7 +197,7 @@ impl Team {
             object(
                 "KollectTarget",
                 "maps",
-                json!({"profileRef": "maps", "includedNamespaces": self.namespaces}),
+                json!({"profileRef": "maps", "includedNamespaces": included}),
             ),
             object(
                 "KollectDatabaseSink",
@@ -201,17 +262,17 @@ impl Team {
         Ok(())
     }
 
+    /// Ends the operator.
+    pub(crate) fn stop(&mut self) {
+        self.operator = None;
+    }
+
     /// Takes the right to read ConfigMaps away in one place, and ends the watches that had it.
     pub(crate) fn deny(&self, place: &str) -> Result<()> {
         let namespace = self.namespace(place);
         let cluster = self.shared.cluster();
         cluster.kubectl(&["delete", "rolebinding", "--all", "-n", namespace])?;
-        self.eventually("a right that is gone", Duration::from_mins(1), || {
-            let scope = Scope::Namespace(namespace);
-            let allowed = cluster.allows(scope, &self.user, "list", "", "configmaps")?;
-            ensure!(!allowed, "still allowed");
-            Ok(())
-        })?;
+        self.expect_refused(namespace, "", "configmaps")?;
         self.trouble.cut(&on("*", "configmaps"));
         Ok(())
     }
@@ -221,6 +282,33 @@ impl Team {
         let scope = Scope::Namespace(self.namespace(place));
         let maps = [read("", &["configmaps"])];
         self.shared.cluster().grant(scope, &self.user, &maps)
+    }
+
+    /// Gives the right to read targets in one place, and to write what is said about them.
+    pub(crate) fn allow_targets(&self, place: &str) -> Result<()> {
+        let scope = Scope::Namespace(self.namespace(place));
+        let targets = [ours(&["kollecttargets", "kollecttargets/status"])];
+        self.shared.cluster().grant(scope, &self.user, &targets)
+    }
+
+    /// Takes the right to read targets away in one place, and leaves all others.
+    pub(crate) fn deny_targets(&self, place: &str) -> Result<()> {
+        let namespace = self.namespace(place);
+        let cluster = self.shared.cluster();
+        cluster.kubectl(&["delete", "rolebinding", "--all", "-n", namespace])?;
+        let scope = Scope::Namespace(namespace);
+        cluster.grant(scope, &self.user, &[ours(ALL_BUT_TARGETS)])?;
+        self.expect_refused(namespace, "kollect.dev", "kollecttargets")
+    }
+
+    fn expect_refused(&self, namespace: &str, group: &str, resource: &str) -> Result<()> {
+        self.eventually("a right that is gone", Duration::from_mins(1), || {
+            let cluster = self.shared.cluster();
+            let scope = Scope::Namespace(namespace);
+            let allowed = cluster.allows(scope, &self.user, "list", group, resource)?;
+            ensure!(!allowed, "still allowed");
+            Ok(())
+        })
     }
 
     /// Writes a ConfigMap with a number.
@@ -291,35 +379,37 @@ impl Team {
         Ok(())
     }
 
-    /// Waits until an object of the team says that something may not be read, and what.
-    pub(crate) fn expect_denied(&self, kind: &str, within: Duration) -> Result<()> {
-        let name = match kind {
-            "KollectTarget" => "maps",
-            _ => "inv",
-        };
-        self.eventually(&format!("{kind} that says so"), within, || {
-            let conditions = self.conditions(kind, name)?;
+    /// Waits until an object of the team (`kollecttargets/maps`, …) says that ConfigMaps may not be
+    /// read, and where.
+    pub(crate) fn expect_denied(&self, object: &str, within: Duration) -> Result<()> {
+        let denied = self.namespace("b");
+        self.expect_degraded("a", object, "list and watch on configmaps", within)?;
+        self.expect_degraded("a", object, denied, within)
+    }
+
+    /// Waits until an object says that something is wrong, in these words.
+    pub(crate) fn expect_degraded(
+        &self,
+        at: &str,
+        object: &str,
+        text: &str,
+        within: Duration,
+    ) -> Result<()> {
+        self.eventually(&format!("{object} that says {text:?}"), within, || {
+            let conditions = self.conditions(at, object)?;
             let degraded = conditions.iter().find(|one| one["type"] == "Degraded");
             let message = degraded.and_then(|one| one["message"].as_str());
-            let message = message.unwrap_or_default();
-            let denied = self.namespace("b");
-            ensure!(
-                message.contains("list and watch on configmaps") && message.contains(denied),
-                "{conditions:#?}"
-            );
+            let found = message.is_some_and(|message| message.contains(text));
+            ensure!(found, "{conditions:#?}");
             Ok(())
         })
     }
 
-    fn conditions(&self, kind: &str, name: &str) -> Result<Vec<Value>> {
-        let plural = match kind {
-            "KollectTarget" => "kollecttargets",
-            _ => "kollectinventories",
-        };
+    fn conditions(&self, at: &str, object: &str) -> Result<Vec<Value>> {
         let cluster = self.shared.cluster();
         let path = format!(
-            "/apis/kollect.dev/v1alpha1/namespaces/{}/{plural}/{name}",
-            self.namespaces[0]
+            "/apis/kollect.dev/v1alpha1/namespaces/{}/{object}",
+            self.namespace(at)
         );
         let mut object = cluster.api(cluster.admin())?.get(&path)?;
         let conditions = object["status"]["conditions"].take();
@@ -354,7 +444,7 @@ impl Team {
                 Err(error) if begun.elapsed() > within => {
                     let log = fs::read_to_string(self.log()).unwrap_or_default();
                     let start = log.ceil_char_boundary(log.len().saturating_sub(3_000));
-                    let conditions = self.conditions("KollectInventory", "inv");
+                    let conditions = self.conditions("a", "kollectinventories/inv");
                     bail!(
                         "{}: no {what} within {within:?}: {error:#}\n{:#?}\n{}",
                         self.name,

@@ -147,8 +147,9 @@ impl Inputs {
     }
 
     fn of(world: &World, source: Source) -> Self {
-        let profile = match world.profiles.get(&source.profile()) {
-            None if world.profiles_unread.is_some() => Profile::Failed,
+        let key = source.profile();
+        let profile = match world.profiles.get(&key) {
+            None if world.unread_profiles(&key.0).is_some() => Profile::Failed,
             None => Profile::Missing,
             Some(ProfileFact::Found(profile)) => Profile::Found(Arc::clone(profile)),
             Some(ProfileFact::Forbidden) => Profile::Forbidden,

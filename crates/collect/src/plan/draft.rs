@@ -18,7 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kollect_api::{
-    GroupVersionKind, KollectProfile, KollectScope, condition::Reason, meta, target::ResourceRule,
+    GroupVersionKind, KollectProfile, KollectScope,
+    condition::Reason,
+    meta,
+    target::{ResourceRule, WatchMode},
 };
 use kollect_watch::Resource;
 
@@ -27,10 +30,10 @@ use super::ceilings::Ceilings;
 use super::collection::{Collection, Extraction, Reach};
 use super::degraded::Degradation;
 use super::discovery::KindFact;
-use super::namespaces::{NamespaceIntent, NamespaceListing, Universe, names};
+use super::namespaces::{NamespaceIntent, NamespaceListing, Universe, asks_for_labels, names};
 use super::places::{Places, reach};
 use super::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
-use super::world::{ProfileFact, Readable, World};
+use super::world::{ProfileFact, Readable, Settings, World};
 use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection, SelectionError, Sight};
 
@@ -169,10 +172,8 @@ impl<'w> Drafting<'w> {
         }
         let namespace = &*ask.key.namespace;
         if let Some(why) = self.world.unreadable_scopes.get(namespace) {
-            // What it forbids is not known: nothing may be opened.
-            return Err(format!(
-                "a KollectScope in namespace {namespace:?} cannot be understood by this operator: {why}"
-            ));
+            // What they forbid is not known: nothing may be opened.
+            return Err(why.clone());
         }
         match &self.world.scopes {
             Readable::Read(_) => {
@@ -212,7 +213,7 @@ impl<'w> Drafting<'w> {
                 ProfileLookupFailed,
                 format!("read KollectProfile {name:?} in namespace {namespace:?}: {error}"),
             ),
-            None => match &self.world.profiles_unread {
+            None => match self.world.unread_profiles(namespace) {
                 // Whether it exists is not known.
                 Some(error) => hold(
                     ProfileLookupFailed,
@@ -266,6 +267,17 @@ impl<'w> Drafting<'w> {
                 Reason::NamespaceLookupFailed,
                 format!(
                     "the target selects namespaces by their labels, and those of namespace {name:?} cannot be read; grant the operator get, list and watch on namespaces, or name them in spec.includedNamespaces"
+                ),
+            );
+        }
+        if resource.namespaced
+            && let Some(what) = asks_of_namespaces(ask, settings)
+            && let Some(name) = self.universe.first_unlabelled(&namespaces.effective)
+        {
+            return hold(
+                Reason::NamespaceLookupFailed,
+                format!(
+                    "{what}, and those of namespace {name:?} cannot be read; grant the operator get, list and watch on namespaces"
                 ),
             );
         }
@@ -424,6 +436,23 @@ fn check_scopes(
         ),
         None => Ok(()),
     }
+}
+
+/// What of namespaces decides about their objects, beside their names, if anything does.
+///
+/// That a namespace opts out is not asked: where labels and annotations cannot be read, a namespace
+/// that the operator was told to watch counts as one without any. In tenant mode nobody ever reads
+/// them, so none can opt in either, only objects can.
+fn asks_of_namespaces(ask: &Ask<'_>, settings: &Settings) -> Option<&'static str> {
+    let selectors = ask
+        .rules
+        .iter()
+        .filter_map(|rule| rule.namespace_selector.as_ref());
+    if selectors.into_iter().any(asks_for_labels) {
+        return Some("spec.resourceRules select namespaces by their labels");
+    }
+    let opts_in = ask.selection.watch_mode == WatchMode::OptIn && !settings.tenant_mode;
+    opts_in.then_some("spec.watchMode is OptIn, which labels and annotations of namespaces answer")
 }
 
 /// Rules for another kind than the profile's never take anything. If there are only such rules

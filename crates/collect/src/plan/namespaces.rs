@@ -104,6 +104,14 @@ impl Universe {
         self.namespaces.get(name)
     }
 
+    /// The first of these whose labels and annotations cannot be read.
+    pub fn first_unlabelled<'n>(&self, names: &'n [Arc<str>]) -> Option<&'n str> {
+        let mut names = names.iter();
+        names
+            .find(|name| self.unlabelled.contains(*name))
+            .map(|name| &**name)
+    }
+
     /// All of them, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &NamespaceFacts)> {
         self.namespaces.iter()
@@ -182,7 +190,7 @@ impl<'t> NamespaceIntent<'t> {
 }
 
 /// Whether a selector asks for more than the one label that is known of every namespace.
-fn asks_for_labels(selector: &LabelSelector) -> bool {
+pub(super) fn asks_for_labels(selector: &LabelSelector) -> bool {
     let expressions = selector.match_expressions.iter();
     let mut keys = selector
         .match_labels

@@ -29,13 +29,15 @@ pub struct World {
     pub profiles: BTreeMap<(String, String), ProfileFact>,
     /// Why profiles could not be read. Then one that is missing above may exist nevertheless.
     pub profiles_unread: Option<String>,
+    /// The same for the profiles of single namespaces.
+    pub profiles_unread_in: BTreeMap<String, String>,
     /// Targets that exist and cannot be decoded, and why. What they want is not known, so they go
     /// on as they did, or keep what they have.
     pub unreadable_targets: BTreeMap<TargetKey, String>,
     /// The scopes of all namespaces the operator serves, or why they could not be read.
     pub scopes: Readable<Vec<Arc<KollectScope>>>,
-    /// Namespaces with scopes that cannot be decoded, and why. What they forbid is not known, so
-    /// nothing is opened there.
+    /// Namespaces with scopes that cannot be read or decoded, and what is wrong with them. What they
+    /// forbid is not known, so nothing is opened there.
     pub unreadable_scopes: BTreeMap<String, String>,
     /// The cluster scopes, or why they could not be read.
     pub cluster_scopes: Readable<Vec<Arc<KollectClusterScope>>>,
@@ -52,6 +54,14 @@ pub struct World {
     /// Grows while a plan is being made, for whoever wants to know whether that goes on. Profiles
     /// take as long to compile as tenants make them, and a plan may have many.
     pub progress: Arc<AtomicU64>,
+}
+
+impl World {
+    /// Why profiles of a namespace are not known, if so.
+    pub(super) fn unread_profiles(&self, namespace: &str) -> Option<&String> {
+        let own = || self.profiles_unread_in.get(namespace);
+        self.profiles_unread.as_ref().or_else(own)
+    }
 }
 
 /// Something that was read, or the reason why it could not be.

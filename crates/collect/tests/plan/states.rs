@@ -48,8 +48,14 @@ struct Case {
     namespaces_unread: bool,
     /// Namespaces could not be read, for this reason.
     namespaces_unreadable: Option<String>,
+    /// Namespaces could not be listed, and nothing is known of those that are watched.
+    #[serde(default)]
+    namespaces_partial: bool,
     /// None of the profiles is known, for this reason.
     profiles_unread: Option<String>,
+    /// The profiles of these namespaces are not known, for these reasons.
+    #[serde(default)]
+    profiles_unread_in: BTreeMap<String, String>,
     /// Targets that cannot be decoded, and why.
     #[serde(default)]
     unreadable_targets: BTreeMap<String, String>,
@@ -118,6 +124,14 @@ fn change(world: &mut World, case: &Case) {
     if let Some(why) = &case.namespaces_unreadable {
         world.namespaces = NamespaceListing::Unreadable(why.clone());
     }
+    if case.namespaces_partial {
+        world.namespaces = NamespaceListing::Partial(BTreeMap::new());
+    }
+    let unread = &case.profiles_unread_in;
+    world.profiles_unread_in.clone_from(unread);
+    world
+        .profiles
+        .retain(|(namespace, _), _| !unread.contains_key(namespace));
     if case.profiles_unread.is_some() {
         world.profiles.clear();
         world.profiles_unread.clone_from(&case.profiles_unread);

@@ -76,12 +76,14 @@ pub struct World<'w> {
 pub struct Gaps {
     /// Why scopes of teams cannot be read.
     pub scopes: Option<String>,
-    /// Namespaces with a scope that cannot be decoded, and why.
+    /// Namespaces with scopes that cannot be read or decoded, and what is wrong with them.
     pub unreadable_scopes: BTreeMap<String, String>,
     /// Why cluster scopes cannot be read, or one of them cannot be decoded.
     pub cluster_scopes: Option<String>,
     /// Why targets of teams cannot be read.
     pub targets: Option<String>,
+    /// Namespaces whose targets cannot be read, and why.
+    pub unread_targets: BTreeMap<String, String>,
     /// Why cluster targets cannot be read.
     pub cluster_targets: Option<String>,
     /// Cluster targets that cannot be decoded, and why.
@@ -109,12 +111,17 @@ pub struct Held {
 impl Gaps {
     /// What keeps an inventory from being exported.
     fn for_export(&self, subject: &Subject, namespace: &str) -> Option<Trouble> {
-        let scope = self.unreadable_scopes.get(namespace).map(|why| {
-            format!("a KollectScope in namespace {namespace:?} cannot be understood by this operator: {why}")
-        });
+        let scope = self.unreadable_scopes.get(namespace).cloned();
+        let targets = || self.unread_targets.get(namespace).cloned();
         let scopes = (Reason::ScopeLookupFailed, self.scopes.clone().or(scope));
         let own = match &subject.rollup {
-            None => vec![(Reason::TargetLookupFailed, self.targets.clone()), scopes],
+            None => vec![
+                (
+                    Reason::TargetLookupFailed,
+                    self.targets.clone().or_else(targets),
+                ),
+                scopes,
+            ],
             Some(spec) => vec![
                 (
                     Reason::TargetLookupFailed,
