@@ -1,14 +1,14 @@
 //! Calls of sinks: in turn, with a deadline, behind the breaker, and with their panics contained.
 //!
-//! A call has two halves. The first gets a [`Turn`]: a fair place ([`Permits`]), an open sink, the
-//! word of the breaker and of the leadership. Only then are rows taken for the second half, so that
+//! A call has two halves. The first gets a [`Turn`]: a fair place ([`Permits`]), an open sink, one of
+//! its backend's connections ([`Sink::place`]), the word of the breaker and of the leadership. Only then are rows taken for the second half, so that
 //! waiting costs no rows, and what is refused costs no knowledge of what the sink holds.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use kollect_api::InventoryId;
-use kollect_sinks::{Delivery, Receipt, Sink, SinkError};
+use kollect_sinks::{Delivery, Place, Receipt, Sink, SinkError};
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -129,6 +129,8 @@ pub struct Turn {
     admission: Admission,
     /// Held until the call has ended.
     permit: Permit,
+    /// Likewise.
+    place: Place,
 }
 
 impl Turn {
@@ -148,6 +150,14 @@ impl Calls {
         let permit = self.permits.acquire(claim).await;
         let sink = self.opened(self.pool.acquire(source)).await;
         let sink = sink.map_err(NoTurn::Failed)?;
+        // Not within the deadline of the call: others are served meanwhile, and no rows are held.
+        let place = timeout(self.deadline, sink.place()).await.map_err(|_| {
+            NoTurn::Failed(SinkError::transient(format!(
+                "all connections to the backend were busy for {:?}; they are shared with every sink \
+                 that has the same address and credentials",
+                self.deadline
+            )))
+        })?;
         self.check_leadership()?;
         let admission = self.pool.admit(source)?;
         Ok(Turn {
@@ -155,6 +165,7 @@ impl Calls {
             sink,
             admission,
             permit,
+            place,
         })
     }
 
@@ -252,7 +263,7 @@ impl Calls {
             ))),
         };
         turn.admission.note(result.as_ref().map(|_| ()));
-        drop(turn.permit);
+        drop((turn.permit, turn.place));
         result
     }
 

@@ -266,6 +266,18 @@ impl Dialer {
         }
     }
 
+    /// Whose connections these are.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn user(&self) -> &Arc<str> {
+        &self.user
+    }
+
+    /// Whether both lead to the same places, on whosever behalf.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn leads_where(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.policy, &other.policy) && Arc::ptr_eq(&self.resolver, &other.resolver)
+    }
+
     /// The addresses of a host, all of them allowed. For clients that open sockets themselves:
     /// give them these and never the name, since a second lookup may answer differently.
     pub async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {

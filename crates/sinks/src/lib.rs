@@ -18,6 +18,7 @@
 //! | [`secret`], [`credentials`] | secret values that cannot be printed; which Secret feeds which backend |
 //! | [`redact`] | what may leave in an error text |
 //! | [`dial`], [`tls`], [`http`] | the only way to a server |
+//! | `pool` | connections that sinks on one backend share |
 //! | [`backend`] | the registry of backends; from a description and credentials to a sink |
 //! | [`events`] | rows as messages: keys, bodies, headers, differences |
 //! | [`layout`] | rows as files: formats, paths, indexes |
@@ -47,6 +48,8 @@ pub mod mongo;
 #[cfg(any(feature = "git", feature = "postgres"))]
 mod percent;
 #[cfg(feature = "postgres")]
+mod pool;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod redact;
 pub mod secret;
@@ -57,5 +60,5 @@ pub mod tls;
 pub use census::Census;
 pub use error::SinkError;
 pub use sink::{
-    Delivery, DeliveryRows, Demand, DocumentOptions, ReadBack, Receipt, Sink, Skipped, Why,
+    Delivery, DeliveryRows, Demand, DocumentOptions, Place, ReadBack, Receipt, Sink, Skipped, Why,
 };

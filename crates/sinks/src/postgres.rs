@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Secret ─> dsn ──┐
-//! spec.tls ───────┴> encryption ─> session ─> pool
+//! spec.tls ───────┴> encryption ─> session ─> crate::pool
 //! spec.postgres ──> names, ddl, settings ─> provision ─┐
 //! Snapshot, Delta ─> keys ─> rows ─────────────────────┴> write (sql) ─> receipt
 //! ```
@@ -25,7 +25,6 @@ mod dsn;
 mod encryption;
 mod fault;
 mod names;
-mod pool;
 mod provision;
 mod read;
 mod rows;
@@ -63,10 +62,9 @@ use self::{
     encryption::{Encryption, Sources},
     fault::{Fault, Meaning},
     names::Names,
-    pool::{Lease, Pool},
     provision::{Plan, Ready},
     rows::Item,
-    session::Connector,
+    session::{Connector, Identity, Session},
     settings::Options,
     sql::{KeyShape, Statements},
     write::{Applied, Writer},
@@ -79,7 +77,8 @@ use crate::{
         keys::{self, SharedKeys, Survey},
     },
     error::SinkError,
-    sink::{Delivery, DeliveryRows, Demand, Receipt, Sink},
+    pool::{Lease, Member, Registry},
+    sink::{Delivery, DeliveryRows, Demand, Place, Receipt, Sink},
     tls::Trust,
 };
 
@@ -88,6 +87,10 @@ const DSN_KEYS: [&str; 4] = ["dsn", "url", "connectionString", "DATABASE_URL"];
 
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(15);
+
+/// The connections to all databases. One database, user and password is one pool, whosever sinks
+/// use it.
+static POOLS: Registry<Identity, Session> = Registry::new();
 
 /// PostgreSQL and what speaks its language.
 pub(crate) struct PostgresBackend;
@@ -129,7 +132,8 @@ impl Backend for PostgresBackend {
 /// Rows in a table of a PostgreSQL database.
 pub struct PostgresSink {
     plan: Plan,
-    pool: Pool,
+    connector: Arc<Connector>,
+    pool: Member<Session>,
     /// The table, once it was found or made.
     ready: tokio::sync::Mutex<Option<Arc<Ready>>>,
     /// What was left in the table, per inventory. Absent while a delivery is under way and after
@@ -215,13 +219,23 @@ impl PostgresSink {
             local_files: environment.local_files,
         };
         let encryption = Encryption::new(&dsn.ssl, &trust, sources)?;
-        let pool = Pool::new(Connector {
+        let dialer = environment.dialer.clone();
+        let identity = Identity {
+            dsn: dsn.clone(),
+            trust,
+            client: encryption::client_certificate(&credentials),
+            local_files: environment.local_files,
+            dialer: dialer.clone(),
+        };
+        let pool = POOLS.join(identity, dsn.pool, dialer.user());
+        let connector = Arc::new(Connector {
             dsn,
             encryption,
-            dialer: environment.dialer.clone(),
+            dialer,
         });
         Ok(Self {
             plan,
+            connector,
             pool,
             ready: tokio::sync::Mutex::default(),
             left: Mutex::default(),
@@ -293,20 +307,20 @@ impl PostgresSink {
     ) -> Result<Done, SinkError> {
         let mut removed = Vec::new();
         loop {
-            let mut lease = self.pool.lease().await?;
+            let mut lease = self.pool.lease(self.connector.open()).await?;
             let outcome = self.attempt(&mut lease, inventory, at, task).await;
             let fault = match outcome {
                 Ok(done) => {
                     lease.give_back();
                     return Ok(done);
                 }
-                Err(fault) => lease.session().explained(fault),
+                Err(fault) => lease.connection().explained(fault),
             };
             let reused = lease.reused;
             match fault.meaning {
                 Meaning::Disconnected | Meaning::ReadOnly => lease.abandon(),
                 Meaning::MissingTable | Meaning::OtherKey | Meaning::Other => {
-                    let ended = lease.session().client.batch_execute("ROLLBACK").await;
+                    let ended = lease.connection().client.batch_execute("ROLLBACK").await;
                     match ended {
                         Ok(()) => lease.give_back(),
                         Err(_) => lease.abandon(),
@@ -330,12 +344,12 @@ impl PostgresSink {
 
     async fn attempt(
         &self,
-        lease: &mut Lease,
+        lease: &mut Lease<Session>,
         inventory: &InventoryId,
         at: SystemTime,
         task: &Task<'_>,
     ) -> Result<Done, Fault> {
-        let session = lease.session();
+        let session = lease.connection();
         if matches!(task, Task::Retire) && !self.exists(session).await? {
             return Ok(Done::Retired(Receipt::default()));
         }
@@ -373,7 +387,7 @@ impl PostgresSink {
     }
 
     /// Whether the table is there at all.
-    async fn exists(&self, session: &session::Session) -> Result<bool, Fault> {
+    async fn exists(&self, session: &Session) -> Result<bool, Fault> {
         let stage = "postgres check table";
         let question = Statements::new(&self.plan.names, KeyShape::WithCluster, false).exists();
         let client = &session.client;
@@ -388,12 +402,13 @@ impl PostgresSink {
     }
 
     async fn ping(&self) -> Result<(), SinkError> {
-        let mut session = self.pool.open().await?;
+        // A connection that never was and never will be anybody else's.
+        let mut session = self.connector.open().await?;
         let answer = self.ping_with(&mut session).await;
         answer.map_err(|fault| session.explained(fault).error)
     }
 
-    async fn ping_with(&self, session: &mut session::Session) -> Result<(), Fault> {
+    async fn ping_with(&self, session: &mut Session) -> Result<(), Fault> {
         let ping = format!("{}; SELECT 1; COMMIT", self.plan.begin);
         let answer = session.client.batch_execute(&ping).await;
         answer.map_err(|error| self.plan.fault("postgres ping", &error))?;
@@ -409,6 +424,10 @@ impl PostgresSink {
 impl Sink for PostgresSink {
     fn demand(&self) -> Demand {
         Demand::Changes
+    }
+
+    async fn place(&self) -> Place {
+        self.pool.place().await
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {

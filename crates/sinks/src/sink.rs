@@ -4,7 +4,7 @@
 //! and, of this inventory, nothing else. It is not a log of calls, so repeating a delivery is
 //! always safe.
 
-use std::{fmt, num::NonZeroU64, sync::Arc};
+use std::{any::Any, fmt, num::NonZeroU64, sync::Arc};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -135,6 +135,24 @@ pub enum ReadBack {
     Replayed(String),
 }
 
+/// A place at a backend that is kept for the next call. Dropped, it is given back, unless a call
+/// has taken it.
+#[derive(Default)]
+pub struct Place(Option<Box<dyn Any + Send + Sync>>);
+
+impl Place {
+    /// Kept for as long as this value lives.
+    pub fn held(place: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(place)))
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Place").field(&self.0.is_some()).finish()
+    }
+}
+
 /// A backend that can hold rows.
 ///
 /// All methods may be called at the same time for different inventories, and at most one at a time
@@ -144,6 +162,13 @@ pub enum ReadBack {
 pub trait Sink: Send + Sync + fmt::Debug {
     /// What this sink, as configured, wants to be given.
     fn demand(&self) -> Demand;
+
+    /// Waits for a place where sinks share few, such as the connections to one database. Whoever
+    /// delivers or retires waits here first, before it takes rows and beyond the deadline of the
+    /// call; the next call of this sink then uses the place. Calls without one wait by themselves.
+    async fn place(&self) -> Place {
+        Place::default()
+    }
 
     /// Makes the backend hold these rows.
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError>;

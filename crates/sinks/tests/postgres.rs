@@ -11,6 +11,7 @@ mod postgres {
     pub(crate) mod parameters;
     pub(crate) mod provisioning;
     pub(crate) mod server;
+    pub(crate) mod sharing;
     pub(crate) mod subject;
     pub(crate) mod vectors;
 }

@@ -17,13 +17,13 @@ use std::{collections::BTreeMap, time::Duration};
 use kollect_api::duration;
 
 use self::keys::{REFUSED, WITHOUT_EFFECT};
-use crate::{error::SinkError, percent, redact::Redaction, secret::SecretText};
+use crate::{error::SinkError, percent, pool::Limits, redact::Redaction, secret::SecretText};
 
 /// How long one host may take to connect, if the string does not say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections of one sink, if the string does not say.
+/// Connections to one database, if the string does not say.
 const MAX_CONNECTIONS: usize = 4;
-/// More than this many connections of one sink help nobody.
+/// More than this many connections help nobody.
 const MOST_CONNECTIONS: usize = 64;
 /// More hosts than this are no cluster of servers.
 const MOST_HOSTS: usize = 32;
@@ -32,7 +32,8 @@ const LONGEST_CONNECT: Duration = Duration::from_mins(2);
 /// Longer strings are something else.
 const LONGEST_STRING: usize = 64 * 1024;
 const MAX_LIFETIME: Duration = Duration::from_hours(1);
-const MAX_IDLE: Duration = Duration::from_mins(30);
+/// Longer than the pause between two refreshes; a database has others to serve.
+const MAX_IDLE: Duration = Duration::from_mins(1);
 
 /// What is wrong with a connection string. Never says what stands in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -101,16 +102,8 @@ pub(super) enum Attributes {
     Primary,
 }
 
-/// How many connections, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PoolLimits {
-    pub(super) connections: usize,
-    pub(super) lifetime: Duration,
-    pub(super) idle: Duration,
-}
-
 /// A connection string, read. Not printable.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Dsn {
     pub(super) hosts: Vec<Host>,
     /// Try hosts in random order.
@@ -127,7 +120,7 @@ pub(super) struct Dsn {
     pub(super) options: Option<String>,
     /// Session parameters: every key that means nothing else.
     pub(super) parameters: BTreeMap<String, String>,
-    pub(super) pool: PoolLimits,
+    pub(super) pool: Limits,
 }
 
 type Pairs = BTreeMap<String, String>;
@@ -212,7 +205,7 @@ impl Dsn {
                 Err(_) => return Err(DsnError::Invalid),
             },
         };
-        let pool = PoolLimits {
+        let pool = Limits {
             connections: match take("pool_max_conns") {
                 None => MAX_CONNECTIONS,
                 Some(text) => text

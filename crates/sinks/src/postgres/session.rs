@@ -1,8 +1,9 @@
 //! One connection to the server.
 
-use std::{collections::HashMap, future::poll_fn};
+use std::{collections::HashMap, future::poll_fn, sync::Arc};
 
 use tokio::{
+    runtime::Handle,
     task::AbortHandle,
     time::{Duration, Instant, timeout},
 };
@@ -14,7 +15,17 @@ use super::{
     fault::{Fault, Refusal},
     stream::{Limited, LimitedTls, Plain, Verdict},
 };
-use crate::{dial::Dialer, error::SinkError};
+use crate::{
+    dial::Dialer,
+    error::SinkError,
+    pool::{Connection, Held},
+    secret::SecretBytes,
+    tls::Trust,
+};
+
+/// Statements that one connection keeps prepared. Sinks with many tables may share it, and each
+/// table has its own.
+const STATEMENTS: usize = 128;
 
 /// How long telling the server to stop may take.
 const CANCEL: Duration = Duration::from_secs(10);
@@ -26,15 +37,60 @@ pub(super) struct Connector {
     pub(super) dialer: Dialer,
 }
 
+/// What makes two ways to a database the same: whoever has one could have opened the other. Holds
+/// secrets, so it is compared and never shown.
+pub(super) struct Identity {
+    pub(super) dsn: Dsn,
+    pub(super) trust: Trust,
+    /// The client's certificate and its key.
+    pub(super) client: [Option<SecretBytes>; 2],
+    pub(super) local_files: bool,
+    pub(super) dialer: Dialer,
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.dsn == other.dsn
+            && self.trust == other.trust
+            && self.client == other.client
+            && self.local_files == other.local_files
+            && self.dialer.leads_where(&other.dialer)
+    }
+}
+
 /// A connection. Dropping it closes the socket.
 pub(super) struct Session {
     pub(super) client: Client,
-    pub(super) opened: Instant,
+    opened: Instant,
     statements: HashMap<String, Statement>,
     driver: AbortHandle,
     verdict: Verdict,
     /// How it was reached, to reach the same server again.
     host: Host,
+    connector: Arc<Connector>,
+}
+
+impl Connection for Session {
+    fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// The server is told to stop, and keeps its place until it has heard of it.
+    fn cut_off(self, place: Held) {
+        let (connector, stop) = (Arc::clone(&self.connector), self.stop());
+        drop(self);
+        // Without a runtime the process is about to end, and with it everything that waits.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                connector.stop(stop).await;
+                drop(place);
+            });
+        }
+    }
 }
 
 impl Drop for Session {
@@ -67,6 +123,9 @@ impl Session {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare(text).await?;
+        if self.statements.len() >= STATEMENTS {
+            self.statements.clear();
+        }
         self.statements.insert(text.to_owned(), statement.clone());
         Ok(statement)
     }
@@ -74,7 +133,7 @@ impl Session {
 
 impl Connector {
     /// Connects to the first server that answers and fits.
-    pub(super) async fn open(&self) -> Result<Session, SinkError> {
+    pub(super) async fn open(self: &Arc<Self>) -> Result<Session, SinkError> {
         if self.dsn.user.is_empty() {
             return Err(Refusal::no_user().error);
         }
@@ -96,7 +155,7 @@ impl Connector {
         Err(refusals.swap_remove(heals.unwrap_or(0)))
     }
 
-    async fn open_host(&self, host: &Host) -> Result<Session, Refusal> {
+    async fn open_host(self: &Arc<Self>, host: &Host) -> Result<Session, Refusal> {
         let mut first = None;
         for attempt in self.encryption.attempts {
             let one = self.open_once(host, *attempt);
@@ -115,7 +174,11 @@ impl Connector {
         Err(first.expect("there is at least one attempt"))
     }
 
-    async fn open_once(&self, host: &Host, attempt: Attempt) -> Result<Session, Refusal> {
+    async fn open_once(
+        self: &Arc<Self>,
+        host: &Host,
+        attempt: Attempt,
+    ) -> Result<Session, Refusal> {
         let verdict = Verdict::default();
         let stream = self.dial(host, &verdict).await?;
         let (client, mut connection) = self
@@ -135,6 +198,7 @@ impl Connector {
             driver: task.abort_handle(),
             verdict,
             host: host.clone(),
+            connector: Arc::clone(self),
         };
         match self.fits(&session).await {
             Ok(true) => Ok(session),
@@ -196,7 +260,7 @@ impl Connector {
 
     /// Tells the server to stop what a session is doing. Closing the socket alone would not: a
     /// server notices that only when it has something to say.
-    pub(super) async fn stop(&self, target: Stop) {
+    async fn stop(&self, target: Stop) {
         let work = async {
             let verdict = Verdict::default();
             let stream = self.dial(&target.host, &verdict).await?;
@@ -216,13 +280,13 @@ impl Connector {
 }
 
 /// How to reach a session from outside.
-pub(super) struct Stop {
+struct Stop {
     token: CancelToken,
     host: Host,
 }
 
 impl Session {
-    pub(super) fn stop(&self) -> Stop {
+    fn stop(&self) -> Stop {
         Stop {
             token: self.client.cancel_token(),
             host: self.host.clone(),

@@ -9,7 +9,7 @@ use kollect_api::InventoryId;
 use super::Redaction;
 use crate::{
     error::SinkError,
-    sink::{Delivery, Demand, ReadBack, Receipt, Sink},
+    sink::{Delivery, Demand, Place, ReadBack, Receipt, Sink},
 };
 
 /// A sink whose texts hold no secret values, whatever its backend and the libraries below it say.
@@ -49,6 +49,10 @@ impl Redacted {
 impl Sink for Redacted {
     fn demand(&self) -> Demand {
         self.sink.demand()
+    }
+
+    async fn place(&self) -> Place {
+        self.sink.place().await
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {

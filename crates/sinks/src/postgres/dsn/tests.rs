@@ -72,7 +72,7 @@ fn limits_have_defaults_and_can_be_given() {
             dsn.connect_timeout.as_secs(),
         )
     };
-    assert_eq!(limits(""), (4, 3600, 1800, 30));
+    assert_eq!(limits(""), (4, 3600, 60, 30));
     assert_eq!(
         limits(
             "pool_max_conns=9&pool_max_conn_lifetime=1h30m&pool_max_conn_idle_time=5s&connect_timeout=3"
@@ -81,7 +81,7 @@ fn limits_have_defaults_and_can_be_given() {
     );
     assert_eq!(
         limits("pool_max_conns=1000&connect_timeout=0&pool_min_conns=2"),
-        (64, 3600, 1800, 30)
+        (64, 3600, 60, 30)
     );
 }
 
