@@ -31,7 +31,7 @@ use std::{
 
 use kollect_collect::plan::TargetKey;
 use kollect_inventory::TargetKind;
-use kollect_watch::{ListingCause, Resource, WatchScope};
+use kollect_watch::{ListingCause, Resource, WatchScope, connection::load};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, text},
@@ -202,6 +202,14 @@ impl Collection {
         let cache = page.family(&names::ACCESS_CACHE);
         cache.counter(&["hit"], reviewer.hits());
         cache.counter(&["miss"], reviewer.misses());
+        let in_flight = page.family(&names::API_IN_FLIGHT);
+        for kind in load::Kind::ALL {
+            in_flight.gauge(&[kind.as_str()], load::in_flight(kind));
+        }
+        let waiting = page.family(&names::API_WAITING);
+        for kind in load::Kind::ALL {
+            waiting.gauge(&[kind.as_str()], load::waiting(kind));
+        }
     }
 }
 

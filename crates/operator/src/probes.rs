@@ -405,6 +405,7 @@ impl Probes {
                 AGAIN + AGAIN * u32::from(fastrand::u8(..)) / 2_560
             }
             Err(_) => {
+                self.sinks.doubt_secrets(&key);
                 known.failures = known.failures.saturating_add(1);
                 // Whatever the class: the object may be right and the server wrong.
                 let jitter = Jitter::new(fastrand::u64(..));

@@ -88,6 +88,7 @@ impl Operator {
         let configuration = controller.configuration();
         let secrets = Secrets::new(
             Arc::clone(controller.server()),
+            places.control.client.clone(),
             Arc::clone(&configuration.changed),
             stop,
         );

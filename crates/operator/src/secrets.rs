@@ -1,7 +1,14 @@
 //! The Secrets that sinks refer to, kept current.
 //!
-//! Each Secret is watched by its name: the operator holds what sinks were pointed at and nothing
+//! Secrets are watched by name, one by one: the operator holds what sinks were pointed at and nothing
 //! else, a rotated credential is known within moments, and a role that names the Secrets is enough.
+//!
+//! A watch each is too much for an API server where there are hundreds. So only some are watched; the
+//! others are asked for in turn, each about once a minute, and at once when a login failed. That is
+//! also the way where a role lets Secrets be read but not watched.
+
+mod asking;
+mod turns;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,9 +22,11 @@ use kollect_watch::{
     ApiServer, InterruptionClass, Resource, View, WatchHandle, WatchScope, WatchSource,
     WatchSubject,
 };
+use kube::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::asking::Asked;
 use crate::{
     table::{NamespacedName, Shared, TypedDecoder},
     wakeups::Wakeups,
@@ -25,6 +34,9 @@ use crate::{
 
 /// How long the first look may take before it counts as not answered.
 const SILENCE: Duration = Duration::from_secs(20);
+
+/// How many are watched; those beyond are asked for.
+pub const WATCHED: usize = 50;
 
 /// What is known of one Secret.
 #[derive(Debug, Clone)]
@@ -49,6 +61,20 @@ pub enum SecretState {
     },
 }
 
+impl SecretState {
+    /// Whether both say the same. Values are not compared: a version changes with them.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Reading, Self::Reading) | (Self::Missing, Self::Missing) => true,
+            (Self::Found { version: a, .. }, Self::Found { version: b, .. }) => a == b,
+            (Self::Unreadable { forbidden: a, .. }, Self::Unreadable { forbidden: b, .. }) => {
+                a == b
+            }
+            _ => false,
+        }
+    }
+}
+
 struct Watched {
     table: Shared<Secret>,
     since: Instant,
@@ -63,13 +89,23 @@ pub struct Secrets {
     changed: Arc<Wakeups>,
     stop: CancellationToken,
     watched: Mutex<BTreeMap<NamespacedName, Watched>>,
+    asked: Asked,
+    /// How many are watched.
+    most: usize,
 }
 
 impl Secrets {
-    /// Notifies `changed` when a watched Secret changes.
-    pub fn new(server: Arc<ApiServer>, changed: Arc<Wakeups>, stop: &CancellationToken) -> Self {
+    /// Notifies `changed` when a Secret changes. Watches through `server`, and asks through `client`.
+    pub fn new(
+        server: Arc<ApiServer>,
+        client: Client,
+        changed: Arc<Wakeups>,
+        stop: &CancellationToken,
+    ) -> Self {
         Self {
             server,
+            asked: Asked::new(client, Arc::clone(&changed)),
+            most: WATCHED,
             resource: Arc::new(Resource {
                 group: String::new(),
                 version: "v1".to_owned(),
@@ -82,15 +118,37 @@ impl Secrets {
         }
     }
 
-    /// Watches exactly these from now on.
+    /// Watches at most so many.
+    #[must_use]
+    pub fn watching_at_most(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// Watches exactly these from now on, or asks for them.
     pub fn follow(&self, wanted: &BTreeSet<NamespacedName>) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.retain(|key, _| wanted.contains(key));
+        // Those that are watched stay so, whoever comes.
         for key in wanted {
+            if watched.len() >= self.most {
+                break;
+            }
             if !watched.contains_key(key) {
                 watched.insert(key.clone(), self.watch(key));
             }
         }
+        let in_turn: BTreeSet<NamespacedName> = wanted
+            .iter()
+            .filter(|key| watched.get(*key).is_none_or(Watched::is_refused))
+            .cloned()
+            .collect();
+        drop(watched);
+        self.asked.follow(&in_turn, &self.stop);
+    }
+
+    /// A login failed with what this Secret holds: perhaps it holds something else by now.
+    pub fn hurry(&self, namespace: &str, name: &str) {
+        self.asked.hurry(&(namespace.to_owned(), name.to_owned()));
     }
 
     fn watch(&self, (namespace, name): &NamespacedName) -> Watched {
@@ -112,9 +170,15 @@ impl Secrets {
     pub fn get(&self, namespace: &str, name: &str) -> SecretState {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
+        let asked = || self.asked.get(&key);
         let Some(watched) = watched.get(&key) else {
-            return SecretState::Reading;
+            return asked().unwrap_or(SecretState::Reading);
         };
+        if watched.is_refused()
+            && let Some(answer) = asked()
+        {
+            return answer;
+        }
         watched.table.read(|table| {
             if let Some(secret) = table.get(namespace, name) {
                 return SecretState::Found {
@@ -137,6 +201,16 @@ impl Secrets {
                     why: "the API server has not answered yet".to_owned(),
                 },
             }
+        })
+    }
+}
+
+impl Watched {
+    /// Whether it must not be watched. Reading it may be allowed all the same.
+    fn is_refused(&self) -> bool {
+        self.table.read(|table| {
+            let trouble = table.trouble().map(|trouble| trouble.class);
+            trouble == Some(InterruptionClass::Forbidden)
         })
     }
 }

@@ -100,11 +100,23 @@ impl SinkObjects {
 
     /// Doubts that these sinks can be used: they are probed soon.
     pub fn doubt(&self, sinks: impl IntoIterator<Item = SinkKey>) {
+        let sinks: Vec<SinkKey> = sinks.into_iter().collect();
+        sinks.iter().for_each(|sink| self.doubt_secrets(sink));
         let mut doubts = lock(&self.doubts.sinks);
         let before = doubts.len();
         doubts.extend(sinks);
         if doubts.len() > before {
             self.doubts.raised.notify_one();
+        }
+    }
+
+    /// A sink could not be used with what its Secrets were when they were read last: they are read
+    /// again soon, unless they are watched.
+    pub fn doubt_secrets(&self, sink: &SinkKey) {
+        if let Lookup::Found(sink) = self.find(sink) {
+            for wanted in self.wanted(&sink).into_iter().flatten() {
+                self.secrets.hurry(&wanted.namespace, &wanted.name);
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`discovery`] | which resource serves a kind |
 //! | [`access`] | where a resource may be read |
+//! | [`connection`] | the way to the API server: few connections, few requests at a time |
 //! | the rest | one list and watch of one resource, decoded straight from the byte stream |
 //!
 //! A [`WatchSource`] reads all objects of a [`WatchSubject`] and then their changes, hands each one decoded
@@ -27,6 +28,7 @@
 
 pub mod access;
 mod backoff;
+pub mod connection;
 mod counters;
 mod course;
 mod decode;

@@ -5,6 +5,7 @@
 
 use anyhow::{Context as _, Result};
 use kollect_operator::workplaces::{Workplace, Workplaces};
+use kollect_watch::connection;
 use kube::{Client, Config};
 use tokio::runtime::{Builder, Runtime};
 
@@ -59,5 +60,5 @@ impl Runtimes {
 
 /// A client that lives in the runtime that calls this.
 pub(super) fn client(config: &Config) -> Result<Client> {
-    Client::try_from(config.clone()).context("cannot build a client from the credentials")
+    connection::client(config.clone()).context("cannot build a client from the credentials")
 }

@@ -117,6 +117,10 @@ catalogue! {
         "Resolutions of the profile of a cluster target, and of the sinks of inventories, counted when the result is new.";
     ACCESS_CACHE = "kollect_access_cache_total", Counter, ["result"],
         "Access reviews of our own rights: answered from memory (hit) or asked (miss).";
+    API_IN_FLIGHT = "kollect_api_requests_in_flight", Gauge, ["kind"],
+        "Requests to the API server whose answers have not been read to their end, and watches that are open.";
+    API_WAITING = "kollect_api_requests_waiting", Gauge, ["kind"],
+        "Requests to the API server that wait for their turn: of each kind there are only so many at a time.";
     EXPORT_DURATION = "kollect_export_duration_seconds", Histogram, ["sink_type"],
         "Wall time of one delivery to a sink, successful or not.";
     EXPORT_BYTES = "kollect_export_bytes_total", Counter, ["sink_type"],

@@ -6,5 +6,6 @@
 mod blocked;
 mod operator;
 mod scenarios;
+mod secrets;
 mod stage;
 mod writes;

@@ -14,7 +14,7 @@ use kollect_operator::{
     metrics::Observed,
 };
 use kollect_testkit::{Cluster, cluster::User, wait::eventually};
-use kube::Client;
+use kollect_watch::connection;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -58,7 +58,7 @@ impl Operator {
                 cluster.client(&user).expect("a client");
                 let mut config = cluster.kube_config(&user).expect("credentials");
                 config.default_retry = false;
-                let client = Client::try_from(config).expect("a client");
+                let client = connection::client(config).expect("a client");
                 let controller = Controller::new(&client, settings, &token);
                 let observed = Arc::clone(controller.observed());
                 sender.send((controller.store().clone(), observed)).ok();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::coordination::v1::{Lease as LeaseObject, LeaseSpec};
 use kollect_operator::lease::{Leadership, Lease, LeaseSettings, NAME};
 use kollect_testkit::{Cluster, Proxy, cluster::User};
+use kollect_watch::connection;
 use kube::Api;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -50,7 +51,7 @@ impl Replica {
             renew_deadline: RENEW_DEADLINE,
             retry_period: RETRY_PERIOD,
         };
-        let lease = Lease::new(kube::Client::try_from(config).unwrap(), settings).unwrap();
+        let lease = Lease::new(connection::client(config).unwrap(), settings).unwrap();
         let (sender, leadership) = watch::channel(Leadership::Candidate);
         let stop = CancellationToken::new();
         let task = tokio::spawn(lease.run(stop.clone(), sender));

@@ -1,5 +1,6 @@
 //! Sources on a real API server. After every scenario the consumer's state equals a fresh list.
 
+mod connections;
 mod faults;
 mod lifecycle;
 mod listing;

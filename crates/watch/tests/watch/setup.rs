@@ -10,7 +10,7 @@ use kollect_api::GroupVersionKind;
 use kollect_testkit::{Cluster, cluster::User};
 use kollect_watch::{
     ApiServer, Backoff, Decode, DecodeError, Decoded, ListingMode, Resource, View, WatchHandle,
-    WatchScope, WatchSettings, WatchSource, WatchSubject,
+    WatchScope, WatchSettings, WatchSource, WatchSubject, connection,
     discovery::{Answer, Discovery},
 };
 use kube::Client;
@@ -74,7 +74,7 @@ pub(crate) const BOTH: [ListingMode; 2] = [ListingMode::Streamed, ListingMode::P
 pub(crate) fn client(cluster: &Cluster, user: &User) -> Result<Client> {
     let mut config = cluster.kube_config(user)?;
     config.default_retry = false;
-    Ok(Client::try_from(config)?)
+    Ok(connection::client(config)?)
 }
 
 /// The API as one user sees it.
