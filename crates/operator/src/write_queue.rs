@@ -224,9 +224,11 @@ impl<K: Clone + Ord + Display, T: Send + 'static> WriteQueue<K, T> {
                 self.paces.remove(&key);
             }
             Err(error) => {
-                let outdated = error.is_outdated();
+                let (outdated, pushed_back) = (error.is_outdated(), error.is_pushed_back());
                 let failure = if outdated {
                     WriteFailure::Outdated(version)
+                } else if pushed_back {
+                    WriteFailure::PushedBack
                 } else {
                     WriteFailure::Other
                 };
@@ -234,6 +236,9 @@ impl<K: Clone + Ord + Display, T: Send + 'static> WriteQueue<K, T> {
                 let wait = pace.failed(failure, fastrand::u16(..=1_000), Instant::now());
                 if outdated {
                     tracing::debug!(object = %key, %error, "outdated; writing again");
+                } else if pushed_back {
+                    // It is said once, for all objects, by whoever talks to the API server.
+                    tracing::debug!(object = %key, %error, "pushed back; writing again later");
                 } else {
                     let seconds = wait.as_secs().max(1);
                     tracing::warn!(object = %key, %error, "cannot write; trying again in {seconds} s");

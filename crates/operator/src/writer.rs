@@ -46,6 +46,17 @@ impl WriteError {
     }
 }
 
+impl WriteError {
+    /// Whether the API server has too much to do.
+    pub fn is_pushed_back(&self) -> bool {
+        match self {
+            Self::Refused(kube::Error::Api(status)) => matches!(status.code, 429 | 504),
+            Self::Finalizer(error) => error.is_pushed_back(),
+            Self::Refused(_) | Self::Late(_) | Self::Panicked => false,
+        }
+    }
+}
+
 /// Makes a request with the deadline of all writes.
 pub async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
     match timeout(DEADLINE, request).await {

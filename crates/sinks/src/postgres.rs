@@ -15,10 +15,13 @@
 //! - Changes are applied only to the table that the last full delivery left. A table that was
 //!   emptied, replaced, restored or failed over is noticed, and a full delivery is asked for. Rows
 //!   edited by hand are not noticed; the next full delivery puts them right.
+//! - A full delivery of rows that this process left there, to a partition that nobody has touched
+//!   since, is one look at it.
 //! - No message contains anything of the connection string.
 //! - Whatever the server sends has a limit in size (`wire`) and in time: a login has
 //!   `connect_timeout`, a probe its own deadline, everything else the caller's.
 
+mod backend;
 mod catalog;
 mod ddl;
 mod dsn;
@@ -32,6 +35,7 @@ mod session;
 mod settings;
 mod sql;
 mod stream;
+mod untouched;
 mod wire;
 mod write;
 
@@ -43,19 +47,15 @@ use std::{
 };
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use kollect_api::{
     InventoryId, effective,
-    sink::{
-        SinkSpec, SinkType,
-        common::ProvisioningMode,
-        status::{PostgresPreview, Preview},
-    },
+    sink::{SinkSpec, common::ProvisioningMode},
 };
 use kollect_inventory::{Delta, Snapshot};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
+pub(crate) use self::backend::PostgresBackend;
 pub use self::ddl::expected_ddl;
 use self::{
     dsn::Dsn,
@@ -67,10 +67,11 @@ use self::{
     session::{Connector, Identity, Session},
     settings::Options,
     sql::{KeyShape, Statements},
-    write::{Applied, Writer},
+    untouched::{RowNumbers, Untouched},
+    write::{Applied, Whole, Writer},
 };
 use crate::{
-    backend::{Backend, Environment, SinkSeed},
+    backend::Environment,
     credentials::Materials,
     database::{
         idle_settings,
@@ -92,43 +93,6 @@ const PROBE: Duration = Duration::from_secs(15);
 /// use it.
 static POOLS: Registry<Identity, Session> = Registry::new();
 
-/// PostgreSQL and what speaks its language.
-pub(crate) struct PostgresBackend;
-
-#[async_trait]
-impl Backend for PostgresBackend {
-    fn types(&self) -> &'static [SinkType] {
-        &[SinkType::Postgres]
-    }
-
-    fn demand(&self, _: &SinkSpec) -> Demand {
-        Demand::Changes
-    }
-
-    fn keeps_held(&self, _: &SinkSpec) -> bool {
-        true
-    }
-
-    async fn open(
-        &self,
-        seed: SinkSeed,
-        environment: &Environment,
-    ) -> Result<Arc<dyn Sink>, SinkError> {
-        let sink = PostgresSink::new(&seed.spec, seed.materials, environment)?;
-        Ok(Arc::new(sink))
-    }
-
-    fn preview(&self, spec: &SinkSpec, _: &str, _: Timestamp, preview: &mut Preview) {
-        if let SinkSpec::Database(database) = spec
-            && let Some(table) = &database.postgres
-        {
-            preview.postgres = Some(PostgresPreview {
-                expected_ddl: Some(ddl::expected_ddl(table)),
-            });
-        }
-    }
-}
-
 /// Rows in a table of a PostgreSQL database.
 pub struct PostgresSink {
     plan: Plan,
@@ -139,6 +103,7 @@ pub struct PostgresSink {
     /// What was left in the table, per inventory. Absent while a delivery is under way and after
     /// one that failed, so that the next one has to be a full one.
     left: Mutex<HashMap<InventoryId, Left>>,
+    rows: RowNumbers,
 }
 
 /// What a full delivery left, and what changes rely on.
@@ -146,18 +111,26 @@ struct Left {
     /// Of the table.
     incarnation: String,
     shared: SharedKeys,
+    /// The rows, and what the partition looks like since; not known after changes.
+    untouched: Option<Untouched>,
 }
 
 /// What to do with a partition.
 enum Task<'t> {
     Everything(&'t Snapshot, &'t Survey),
+    /// Whether the partition still looks like this.
+    Look(&'t str),
     Changes(&'t keys::Work, &'t str),
     Retire,
 }
 
 /// What was done.
 enum Done {
-    Everything(Receipt, String),
+    Everything(Whole),
+    Looked {
+        untouched: bool,
+        note: Option<String>,
+    },
     Changes(Applied),
     Retired(Receipt),
 }
@@ -239,6 +212,7 @@ impl PostgresSink {
             pool,
             ready: tokio::sync::Mutex::default(),
             left: Mutex::default(),
+            rows: RowNumbers::default(),
         })
     }
 
@@ -257,15 +231,54 @@ impl PostgresSink {
             .run(&delivery.inventory, delivery.at.into(), &task)
             .await?
         {
-            Done::Everything(receipt, incarnation) => Ok((
-                receipt,
-                Left {
-                    incarnation,
+            Done::Everything(whole) => {
+                let known = whole.print.filter(|_| self.may_stay(snapshot));
+                let left = Left {
+                    incarnation: whole.incarnation,
                     shared: survey.shared,
-                },
-            )),
-            Done::Changes(_) | Done::Retired(_) => unreachable!("a task does what it says"),
+                    untouched: known.map(|print| Untouched {
+                        content: self.rows.number(snapshot),
+                        print,
+                    }),
+                };
+                Ok((whole.receipt, left))
+            }
+            _ => unreachable!("a task does what it says"),
         }
+    }
+
+    /// Delivers all rows, unless they are known to be there.
+    async fn refreshed(
+        &self,
+        delivery: &Delivery,
+        snapshot: &Snapshot,
+        left: Option<Left>,
+    ) -> Result<(Receipt, Left), SinkError> {
+        if let Some(left) = left
+            && let Some(known) = &left.untouched
+            && self.may_stay(snapshot)
+            && known.content == self.rows.number(snapshot)
+        {
+            let task = Task::Look(&known.print);
+            let done = self.run(&delivery.inventory, delivery.at.into(), &task);
+            if let Done::Looked {
+                untouched: true,
+                note,
+            } = done.await?
+            {
+                let receipt = Receipt {
+                    note,
+                    ..Receipt::default()
+                };
+                return Ok((receipt, left));
+            }
+        }
+        self.everything(delivery, snapshot).await
+    }
+
+    /// Whether rows that are there already may stay as they are.
+    fn may_stay(&self, snapshot: &Snapshot) -> bool {
+        !self.plan.refresh && snapshot.held().is_empty()
     }
 
     async fn changes(
@@ -274,6 +287,7 @@ impl PostgresSink {
         delta: &Delta,
         left: &mut Left,
     ) -> Result<Receipt, SinkError> {
+        left.untouched = None;
         let work = left.shared.apply(delta);
         if work.writes.is_empty() && work.deletes.is_empty() {
             return Ok(Receipt::default());
@@ -292,7 +306,7 @@ impl PostgresSink {
                 "postgres table {} holds a row under the key of a new one",
                 self.plan.names.table()
             ))),
-            Done::Everything(..) | Done::Retired(_) => unreachable!("a task does what it says"),
+            _ => unreachable!("a task does what it says"),
         }
     }
 
@@ -368,7 +382,7 @@ impl PostgresSink {
             at,
             held: match task {
                 Task::Everything(snapshot, _) => snapshot.held(),
-                Task::Changes(..) | Task::Retire => &[],
+                Task::Look(_) | Task::Changes(..) | Task::Retire => &[],
             },
         };
         let note = (!ready.warnings.is_empty()).then(|| ready.warnings.join("; "));
@@ -376,9 +390,14 @@ impl PostgresSink {
             Task::Everything(snapshot, survey) => {
                 let rows = survey.winners(snapshot.rows()).map(Item::of);
                 let count = survey.count(snapshot.rows());
-                let (receipt, incarnation) = writer.everything(session, rows, count).await?;
-                Done::Everything(Receipt { note, ..receipt }, incarnation)
+                let mut whole = writer.everything(session, rows, count).await?;
+                whole.receipt.note = note;
+                Done::Everything(whole)
             }
+            Task::Look(print) => Done::Looked {
+                untouched: writer.is_untouched(session, print).await?,
+                note,
+            },
             Task::Changes(work, incarnation) => {
                 Done::Changes(writer.changes(session, work, incarnation).await?)
             }
@@ -434,7 +453,7 @@ impl Sink for PostgresSink {
         let inventory = &delivery.inventory;
         let left = self.left().remove(inventory);
         let (receipt, left) = match &delivery.rows {
-            DeliveryRows::All(snapshot) => self.everything(delivery, snapshot).await?,
+            DeliveryRows::All(snapshot) => self.refreshed(delivery, snapshot, left).await?,
             DeliveryRows::Changes(delta) => {
                 let mut left = left.ok_or_else(|| {
                     SinkError::OutOfStep(format!(
@@ -455,7 +474,7 @@ impl Sink for PostgresSink {
             .await?
         {
             Done::Retired(receipt) => Ok(receipt),
-            Done::Everything(..) | Done::Changes(_) => unreachable!("a task does what it says"),
+            _ => unreachable!("a task does what it says"),
         }
     }
 

@@ -9,12 +9,18 @@ const FIRST: Duration = Duration::from_secs(1);
 /// No wait is longer, but for the spread.
 const LONGEST: Duration = Duration::from_mins(5);
 
+/// No wait is longer while the API server pushes back.
+const LONGEST_PUSHED_BACK: Duration = Duration::from_secs(10);
+
 /// How a write failed, as far as the next attempt is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteFailure {
     /// The object was not what this version of it said: another version makes another try
     /// worthwhile at once.
     Outdated(Option<String>),
+    /// The API server has too much to do. How much it is sent altogether is decided elsewhere
+    /// (`kollect_watch::connection`), so an object need not wait for long once it has recovered.
+    PushedBack,
     /// Anything else.
     Other,
 }
@@ -55,7 +61,10 @@ impl WritePace {
             self.failures = 0;
         }
         self.failures = self.failures.saturating_add(1);
-        let wait = wait(self.failures, spread);
+        let mut wait = wait(self.failures, spread);
+        if failure == WriteFailure::PushedBack {
+            wait = wait.min(LONGEST_PUSHED_BACK);
+        }
         self.not_before = Some(now + wait);
         self.last = Some(failure);
         wait
@@ -92,6 +101,15 @@ mod tests {
         assert_eq!(wait(1, 0), Duration::from_millis(800));
         assert_eq!(wait(1, 1_000), Duration::from_millis(1_200));
         assert_eq!(wait(u32::MAX, MIDDLE), LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn f3_a_server_that_recovers_is_not_waited_for() {
+        let (mut pace, now) = (WritePace::default(), Instant::now());
+        let waits: Vec<u64> = (0..6)
+            .map(|_| pace.failed(WriteFailure::PushedBack, MIDDLE, now).as_secs())
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
     }
 
     #[tokio::test(start_paused = true)]

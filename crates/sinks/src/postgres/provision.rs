@@ -5,7 +5,7 @@
 //! operators may do this at the same time: an advisory lock lets one of them through, and the
 //! others find everything done.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use kollect_api::sink::{common::ProvisioningMode, database::PostgresView};
 use tokio_postgres::error::SqlState;
@@ -42,6 +42,8 @@ pub(super) struct Ready {
     pub(super) statements: Statements,
     /// What a person should know.
     pub(super) warnings: Vec<String>,
+    /// Whether the server cannot say if anybody has touched a partition.
+    pub(super) printless: AtomicBool,
 }
 
 /// How often the table is looked at again when somebody else is creating it too.
@@ -85,6 +87,7 @@ impl Plan {
         Ok(Arc::new(Ready {
             statements: Statements::new(&self.names, key, self.refresh),
             warnings,
+            printless: AtomicBool::new(false),
         }))
     }
 

@@ -126,6 +126,19 @@ impl Statements {
         format!("SELECT {}", self.incarnation())
     }
 
+    /// What tells whether anybody has touched the partition: the table, and which versions of rows
+    /// it has where. Reads no content, so that it costs little; differs after any write, also after
+    /// one that changed nothing. Not every server that speaks the language has such columns.
+    pub(super) fn print(&self) -> String {
+        format!(
+            "SELECT concat({}, '#', count(*), '/', coalesce(sum(hashtextextended(\
+             concat(t.tableoid, t.ctid, t.xmin), 0)), 0)) FROM {} AS t WHERE {}",
+            self.incarnation(),
+            self.table,
+            partition("t")
+        )
+    }
+
     /// Whether the table is there.
     pub(super) fn exists(&self) -> String {
         format!("SELECT to_regclass({}) IS NOT NULL", self.literal)

@@ -5,6 +5,8 @@
 //! sent without waiting for answers, so a change costs one round trip. Many rows are streamed
 //! through COPY; never is more than a chunk of them in memory.
 
+mod print;
+
 use std::{pin::pin, time::SystemTime};
 
 use bytes::Bytes;
@@ -48,6 +50,15 @@ pub(super) struct Writer<'w> {
     pub(super) held: &'w [HeldRows],
 }
 
+/// What a full delivery left.
+pub(super) struct Whole {
+    pub(super) receipt: Receipt,
+    /// Of the table.
+    pub(super) incarnation: String,
+    /// What the partition looks like while nobody touches it, if that is worth knowing.
+    pub(super) print: Option<String>,
+}
+
 /// How changes went.
 pub(super) enum Applied {
     Done(Receipt),
@@ -82,13 +93,13 @@ type Answered = Result<Answer, tokio_postgres::Error>;
 type Parameters<'p> = Vec<&'p (dyn ToSql + Sync)>;
 
 impl Writer<'_> {
-    /// Makes the partition hold exactly these rows. Also gives the incarnation of the table.
+    /// Makes the partition hold exactly these rows.
     pub(super) async fn everything<'r>(
         &self,
         session: &mut Session,
         rows: impl Iterator<Item = Item<'r>>,
         count: usize,
-    ) -> Result<(Receipt, String), Fault> {
+    ) -> Result<Whole, Fault> {
         if count == 0 && self.held.is_empty() {
             self.empty(session).await
         } else if count < FULL_BY_COPY {
@@ -98,7 +109,7 @@ impl Writer<'_> {
         }
     }
 
-    async fn empty(&self, session: &mut Session) -> Result<(Receipt, String), Fault> {
+    async fn empty(&self, session: &mut Session) -> Result<Whole, Fault> {
         let statements = self.statements();
         let [lock, clear, incarnation] = self
             .prepare(
@@ -126,14 +137,19 @@ impl Writer<'_> {
             removed,
             ..Receipt::default()
         };
-        Ok((receipt, incarnation))
+        // Doing it again costs as little as looking.
+        Ok(Whole {
+            receipt,
+            incarnation,
+            print: None,
+        })
     }
 
     async fn everything_at_once<'r>(
         &self,
         session: &mut Session,
         rows: impl Iterator<Item = Item<'r>>,
-    ) -> Result<(Receipt, String), Fault> {
+    ) -> Result<Whole, Fault> {
         let statements = self.statements();
         let [lock, merge, prune, incarnation] = self
             .prepare(
@@ -190,14 +206,19 @@ impl Writer<'_> {
             bytes: arrays.bytes,
             ..Receipt::default()
         };
-        Ok((receipt, incarnation))
+        // Doing it again costs as little as looking.
+        Ok(Whole {
+            receipt,
+            incarnation,
+            print: None,
+        })
     }
 
     async fn everything_by_copy<'r>(
         &self,
         session: &mut Session,
         rows: impl Iterator<Item = Item<'r>>,
-    ) -> Result<(Receipt, String), Fault> {
+    ) -> Result<Whole, Fault> {
         let statements = self.statements();
         self.begin_and_stage(session).await?;
         let bytes = self.copy(session, rows, &[]).await?;
@@ -219,7 +240,9 @@ impl Writer<'_> {
         let removed = self.count("postgres delete stale", pruned)?;
         let incarnation = client.query_one(&statements.read_incarnation(), &[]).await;
         let incarnation = self.first(CHECK, incarnation)?;
-        client
+        let print = self.print(session).await?;
+        session
+            .client
             .batch_execute("COMMIT")
             .await
             .map_err(self.stage(COMMIT))?;
@@ -229,7 +252,11 @@ impl Writer<'_> {
             bytes,
             ..Receipt::default()
         };
-        Ok((receipt, incarnation))
+        Ok(Whole {
+            receipt,
+            incarnation,
+            print,
+        })
     }
 
     /// Applies changes to the table that was left, or does nothing.
@@ -309,7 +336,7 @@ impl Writer<'_> {
 
     /// Removes the partition; a table that is not there holds nothing.
     pub(super) async fn retire(&self, session: &mut Session) -> Result<Receipt, Fault> {
-        Ok(self.empty(session).await?.0)
+        Ok(self.empty(session).await?.receipt)
     }
 
     /// Streams rows to write and keys to delete into the staging table. Gives the bytes of rows.

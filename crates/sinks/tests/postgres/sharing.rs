@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     items::deployments,
-    server::{self, T1, T2, database, environment, everything, sql},
+    server::{self, T1, T2, changes, database, environment, everything, sql},
 };
 
 /// A role of its own on a database of its own.
@@ -179,4 +179,55 @@ async fn f1_a_rotated_password_affects_its_tenant_alone() {
     tenancy.settle(1).await;
     let left = tenancy.connections().await;
     assert!(!shared.contains(&left[0]), "that of team-a is left");
+}
+
+/// F7: what is there and was left alone is looked at, and not sent again.
+#[tokio::test(flavor = "multi_thread")]
+async fn f7_a_refresh_of_what_nobody_touched_is_one_look() {
+    let tenancy = Tenancy::new("refresh").await;
+    let dsn = tenancy.dsn(&tenancy.password, "");
+    let sink = tenancy.sink("team-a", "pg", &dsn, "items").await;
+    let [mine, other] = ["mine", "other"].map(|name| InventoryId::namespaced("team-a", name));
+    let rows = deployments(200, 1);
+    let deliver = async |inventory: &InventoryId, rows: &_| {
+        let receipt = everything(&*sink, inventory, T1, rows).await;
+        receipt.expect("delivered")
+    };
+    assert_eq!(deliver(&mine, &rows).await.written, 200);
+    let again = deliver(&mine, &rows).await;
+    assert_eq!((again.written, again.bytes), (0, 0), "nothing was sent");
+    // What others write concerns their own rows.
+    assert_eq!(deliver(&other, &rows).await.written, 200);
+    assert_eq!(deliver(&mine, &rows).await.bytes, 0);
+    // Whatever somebody does to the rows is put right.
+    let here = "WHERE inventory_name = 'mine' AND source_uid = 'uid-000007'";
+    for (harm, written) in [
+        (format!("UPDATE items SET payload = '{{}}' {here}"), 1),
+        (format!("DELETE FROM items {here}"), 1),
+        (
+            format!(
+                "WITH gone AS (DELETE FROM items {here} RETURNING *) INSERT INTO items \
+                 SELECT (jsonb_populate_record(gone, '{{\"source_uid\": \"strange\"}}')).* FROM gone"
+            ),
+            1,
+        ),
+        // Nothing changes, but that cannot be known without looking at everything.
+        ("VACUUM FULL items".to_owned(), 0),
+        (format!("UPDATE items SET payload = payload {here}"), 0),
+    ] {
+        sql(&tenancy.database, &harm).await;
+        let mended = deliver(&mine, &rows).await;
+        assert!(mended.bytes > 0, "{harm}");
+        assert_eq!(mended.written, written, "{harm}");
+        assert_eq!(deliver(&mine, &rows).await.bytes, 0, "{harm}: then rest");
+    }
+    // Other rows are sent, of course, and so is everything after a change.
+    let more = deployments(201, 1);
+    assert_eq!(deliver(&mine, &more).await.written, 1);
+    let changed = changes(&*sink, &mine, T2, &more, &rows).await;
+    assert_eq!(changed.expect("a change").removed, 1);
+    assert!(deliver(&mine, &rows).await.bytes > 0);
+    assert_eq!(deliver(&mine, &rows).await.bytes, 0);
+    let count = "SELECT count(*) FROM items WHERE inventory_name = 'mine'";
+    assert_eq!(sql(&tenancy.database, count).await, ["200"]);
 }

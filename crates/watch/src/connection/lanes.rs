@@ -110,7 +110,7 @@ fn connector(config: &Config) -> Result<Connector, kube::Error> {
 pub(super) struct Lanes {
     server: Uri,
     connectors: Connectors,
-    lanes: Mutex<Vec<Lane>>,
+    open: Mutex<Vec<Lane>>,
     /// One connection is opened at a time: whoever comes meanwhile may share it.
     connecting: tokio::sync::Mutex<()>,
     /// For servers that do not speak HTTP/2.
@@ -135,7 +135,7 @@ impl Drop for Stream {
 /// A way for one request.
 enum Way {
     Http2(http2::SendRequest<Body>, Stream),
-    Http1(Http1),
+    Http1(Box<Http1>),
 }
 
 impl Lanes {
@@ -143,7 +143,7 @@ impl Lanes {
         let lanes = Self {
             server: server.clone(),
             connectors,
-            lanes: Mutex::default(),
+            open: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             http1: OnceLock::new(),
         };
@@ -206,9 +206,9 @@ impl Lanes {
     /// A way that is there already.
     fn open_way(&self) -> Option<Way> {
         if let Some(client) = self.http1.get() {
-            return Some(Way::Http1(client.clone()));
+            return Some(Way::Http1(Box::new(client.clone())));
         }
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let busy = |lane: &&Lane| lane.streams.load(Ordering::Relaxed);
         // Of those that nobody uses, one is enough.
         let mut spare = false;
@@ -229,7 +229,7 @@ impl Lanes {
             .await?;
         if !socket.connected().is_negotiated_h2() {
             tracing::debug!("the API server does not speak HTTP/2; HTTP/1.1 it is");
-            return Ok(Way::Http1(self.speak_http1()));
+            return Ok(Way::Http1(Box::new(self.speak_http1())));
         }
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -250,7 +250,7 @@ impl Lanes {
             streams: Arc::default(),
         };
         let way = lane.way();
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.push(lane);
         Ok(way)
     }

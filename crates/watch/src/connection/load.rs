@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use super::kind::Kind;
 
-const NONE: AtomicU64 = AtomicU64::new(0);
-static IN_FLIGHT: [AtomicU64; Kind::ALL.len()] = [NONE; Kind::ALL.len()];
-static WAITING: [AtomicU64; Kind::ALL.len()] = [NONE; Kind::ALL.len()];
+static IN_FLIGHT: [AtomicU64; Kind::ALL.len()] = [const { AtomicU64::new(0) }; Kind::ALL.len()];
+static WAITING: [AtomicU64; Kind::ALL.len()] = [const { AtomicU64::new(0) }; Kind::ALL.len()];
 
 /// Requests that were sent and whose answers were not read to their end; watches that are open.
 pub fn in_flight(kind: Kind) -> u64 {

@@ -100,8 +100,12 @@ impl State {
 pub(super) struct Pressures(Mutex<BTreeMap<(bool, String), Pressure>>);
 
 /// The state of one group. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Pressure(Arc<Mutex<State>>);
+#[derive(Debug, Clone)]
+pub(super) struct Pressure {
+    /// What it is about, for people.
+    what: Arc<str>,
+    state: Arc<Mutex<State>>,
+}
 
 /// Whether a request may be sent.
 pub(super) enum Verdict {
@@ -124,7 +128,19 @@ impl Pressures {
         if !groups.contains_key(&key) && groups.len() >= MOST_GROUPS {
             groups.clear();
         }
-        groups.entry(key).or_default().clone()
+        let group = groups.entry(key).or_insert_with_key(|(reads, group)| {
+            let verb = if *reads { "reading" } else { "writing" };
+            let group = if group.is_empty() {
+                "the core group"
+            } else {
+                group
+            };
+            Pressure {
+                what: format!("{verb} of {group}").into(),
+                state: Arc::default(),
+            }
+        });
+        group.clone()
     }
 }
 
@@ -146,7 +162,7 @@ impl Pressure {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,8 +174,20 @@ impl Attempt {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::GATEWAY_TIMEOUT
         );
         let asked = retry_after.map(Duration::from_secs);
-        let mut state = self.pressure.state();
-        state.answered(pushed_back, asked, self.ahead, Instant::now());
+        let (before, after) = {
+            let mut state = self.pressure.state();
+            let before = state.closed_until.is_some();
+            state.answered(pushed_back, asked, self.ahead, Instant::now());
+            (before, state.closed_until.is_some())
+        };
+        let what = &self.pressure.what;
+        match (before, after) {
+            (false, true) => tracing::warn!(
+                "the API server has too much to do ({status}); {what} waits and is tried now and then"
+            ),
+            (true, false) => tracing::info!("the API server answers again; {what} goes on"),
+            (true, true) | (false, false) => {}
+        }
     }
 }
 
