@@ -174,8 +174,9 @@ impl Secrets {
         let Some(watched) = watched.get(&key) else {
             return asked().unwrap_or(SecretState::Reading);
         };
+        // What was seen before the right was lost stays in use until there is something newer.
         if watched.is_refused()
-            && let Some(answer) = asked()
+            && let Some(answer @ (SecretState::Found { .. } | SecretState::Missing)) = asked()
         {
             return answer;
         }

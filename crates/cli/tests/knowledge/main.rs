@@ -11,4 +11,5 @@
 //! turns, at a control plane of their own.
 
 mod cases;
+mod overload;
 mod stage;

@@ -162,6 +162,17 @@ impl Team {
         Ok(())
     }
 
+    /// Collects the same once more.
+    pub(crate) fn add_target(&self, name: &str) -> Result<()> {
+        let target = json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectTarget",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"profileRef": "maps", "includedNamespaces": [self.namespace]},
+        });
+        self.shared.cluster().apply(&target.to_string())?;
+        Ok(())
+    }
+
     /// Writes a ConfigMap with a number.
     pub(crate) fn put(&self, name: &str, number: u64) -> Result<()> {
         let cluster = self.shared.cluster();
