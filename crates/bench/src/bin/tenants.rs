@@ -130,15 +130,21 @@ impl Stage {
         tenants::create(&client, self.manifests(TOGETHER, &homes, "together")).await?;
         let bare = bare_list(cluster, self.objects).await?;
         println!("bare list of {} objects: {bare:.2?}", self.objects);
-        let alone = format!("--watch-namespaces={TOGETHER}");
         let before = Requests::of(cluster)?;
-        let operator = Operator::start(&self.kollect, cluster, &[&alone])?;
+        let operator = Operator::start(&self.kollect, cluster, &[])?;
         let together = self
             .started(&client, &operator, &table, "together", &before)
             .await?;
         together.tell("the same rows in one inventory");
+        // One kind after the other, with the operator there to clean up.
+        for kind in [
+            "kollectinventories",
+            "kollecttargets",
+            "kollectdatabasesinks",
+        ] {
+            cluster.kubectl(&["delete", kind, "--all", "-n", TOGETHER])?;
+        }
         drop(operator);
-        cluster.kubectl(&["delete", "namespace", TOGETHER, "--wait=false"])?;
 
         println!("{} teams with {} target(s) each", self.teams, self.targets);
         let mut all = Vec::new();
