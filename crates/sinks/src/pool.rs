@@ -31,7 +31,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
 
 pub(crate) use self::places::Held;
 use self::places::Places;
@@ -227,6 +230,36 @@ impl<C: Connection> Member<C> {
             place: Some(place),
         })
     }
+}
+
+impl<C: Connection> Member<C> {
+    /// A connection that never was and never will be anybody else's, such as a probe's. It counts as
+    /// the others do, unless all places are taken for `patience`: then it is opened beside them.
+    pub(crate) async fn alone<E>(
+        &self,
+        patience: Duration,
+        open: impl Future<Output = Result<C, E>>,
+    ) -> Result<Alone<C>, E> {
+        let waiting = timeout(patience, self.pool.places.acquire(&self.user));
+        let place = waiting.await.ok();
+        if place.is_some() {
+            let held = self.pool.places.held();
+            let room = self.pool.limits.connections.saturating_sub(held);
+            let mut idle = lock(&self.pool.idle);
+            let spare = idle.connections.len().saturating_sub(room);
+            idle.connections.drain(..spare);
+        }
+        Ok(Alone {
+            connection: open.await?,
+            _place: place,
+        })
+    }
+}
+
+/// A connection for one purpose.
+pub(crate) struct Alone<C> {
+    pub(crate) connection: C,
+    _place: Option<Held>,
 }
 
 impl<C> Drop for Member<C> {

@@ -80,7 +80,7 @@ use crate::{
     error::SinkError,
     pool::{Lease, Member, Registry},
     sink::{Delivery, DeliveryRows, Demand, Place, Receipt, Sink},
-    tls::Trust,
+    tls::{self, Trust},
 };
 
 /// Keys of the Secret that may hold the connection string, in order of preference.
@@ -88,6 +88,8 @@ const DSN_KEYS: [&str; 4] = ["dsn", "url", "connectionString", "DATABASE_URL"];
 
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(15);
+/// How long of that it may wait for one of the connections.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The connections to all databases. One database, user and password is one pool, whosever sinks
 /// use it.
@@ -196,7 +198,7 @@ impl PostgresSink {
         let identity = Identity {
             dsn: dsn.clone(),
             trust,
-            client: encryption::client_certificate(&credentials),
+            client: tls::identity_of(&credentials),
             local_files: environment.local_files,
             dialer: dialer.clone(),
         };
@@ -421,10 +423,9 @@ impl PostgresSink {
     }
 
     async fn ping(&self) -> Result<(), SinkError> {
-        // A connection that never was and never will be anybody else's.
-        let mut session = self.connector.open().await?;
-        let answer = self.ping_with(&mut session).await;
-        answer.map_err(|fault| session.explained(fault).error)
+        let mut own = self.pool.alone(PATIENCE, self.connector.open()).await?;
+        let answer = self.ping_with(&mut own.connection).await;
+        answer.map_err(|fault| own.connection.explained(fault).error)
     }
 
     async fn ping_with(&self, session: &mut Session) -> Result<(), Fault> {

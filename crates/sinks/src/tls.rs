@@ -30,6 +30,8 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use self::verifier::{AcceptAny, Listed};
+#[cfg(feature = "postgres")]
+use crate::secret::SecretBytes;
 use crate::{credentials::Materials, error::SinkError, secret::SecretData};
 
 /// How long a server may take to agree on a session.
@@ -155,6 +157,12 @@ pub(crate) fn authorities(
 /// The keys of a Secret that hold a client's certificate and its private key.
 const CERTIFICATE: &str = "tls.crt";
 const PRIVATE_KEY: &str = "tls.key";
+
+/// What [`identify`] depends on, to tell one identity from another.
+#[cfg(feature = "postgres")]
+pub(crate) fn identity_of(secret: &SecretData) -> [Option<SecretBytes>; 2] {
+    [CERTIFICATE, PRIVATE_KEY].map(|key| secret.get(key).cloned())
+}
 
 /// Presents the client's certificate of a Secret, if it holds one.
 pub(crate) fn identify(config: &mut ClientConfig, secret: &SecretData) -> Result<(), SinkError> {

@@ -66,6 +66,11 @@ impl Places {
         held
     }
 
+    /// How many places are taken.
+    pub(super) fn held(&self) -> usize {
+        self.with(|state| state.queue.held.len())
+    }
+
     /// Changes something, and lets those in who may come now.
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -108,3 +108,29 @@ async fn f1_a_place_is_kept_for_the_call_that_waited_for_it() {
     drop((used, second));
     assert!(timeout(soon, other.place()).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn f1_a_connection_of_its_own_counts_as_the_others_do() {
+    let (lines, open) = (Lines::new(), Arc::new(AtomicUsize::new(0)));
+    let member = lines.join("db", LIMITS, &"a".into());
+    let connect = async || {
+        open.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Infallible>(Line {
+            opened: Instant::now(),
+            open: Arc::clone(&open),
+        })
+    };
+    let patience = Duration::from_secs(3);
+    let (one, two) = (lease(&member, &open).await, lease(&member, &open).await);
+    one.give_back();
+    two.give_back();
+    let Ok(alone) = member.alone(patience, connect()).await;
+    assert_eq!(open.load(Ordering::SeqCst), 2, "one of two idle ones had to go");
+    let used = lease(&member, &open).await;
+    assert!(used.reused);
+    assert_eq!(open.load(Ordering::SeqCst), 2);
+    // It does not wait for ever: what it says matters to those who wait.
+    let Ok(second) = member.alone(patience, connect()).await;
+    assert_eq!(open.load(Ordering::SeqCst), 3);
+    drop((alone.connection, second.connection, used));
+}

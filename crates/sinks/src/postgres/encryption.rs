@@ -38,7 +38,7 @@ use super::dsn::{Ssl, SslMode};
 use crate::{
     database::local_file,
     error::SinkError,
-    secret::{SecretBytes, SecretData},
+    secret::SecretData,
     tls::{self, Trust},
 };
 
@@ -76,11 +76,6 @@ pub(super) struct Sources<'s> {
     pub(super) secret: &'s SecretData,
     /// Whether files may be read.
     pub(super) local_files: bool,
-}
-
-/// What a Secret says of the client's certificate and its key.
-pub(super) fn client_certificate(secret: &SecretData) -> [Option<SecretBytes>; 2] {
-    [CERTIFICATE_KEY, PRIVATE_KEY_KEY].map(|key| secret.get(key).cloned())
 }
 
 /// How connections of a sink are encrypted.

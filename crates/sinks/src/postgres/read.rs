@@ -35,8 +35,8 @@ impl PostgresSink {
         let at = as_of.map(SystemTime::from);
         let parameters: Vec<&(dyn ToSql + Sync)> =
             at.iter().map(|at| at as &(dyn ToSql + Sync)).collect();
-        let mut lease = self.pool.lease().await?;
-        let session = lease.session();
+        let mut lease = self.pool.lease(self.connector.open()).await?;
+        let session = lease.connection();
         let fault =
             |error: tokio_postgres::Error| Fault::at("read", &error, &self.plan.redaction).error;
         let rows = session.client.query_raw(&text, parameters);
