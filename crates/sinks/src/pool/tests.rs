@@ -125,7 +125,11 @@ async fn f1_a_connection_of_its_own_counts_as_the_others_do() {
     one.give_back();
     two.give_back();
     let Ok(alone) = member.alone(patience, connect()).await;
-    assert_eq!(open.load(Ordering::SeqCst), 2, "one of two idle ones had to go");
+    assert_eq!(
+        open.load(Ordering::SeqCst),
+        2,
+        "one of two idle ones had to go"
+    );
     let used = lease(&member, &open).await;
     assert!(used.reused);
     assert_eq!(open.load(Ordering::SeqCst), 2);
