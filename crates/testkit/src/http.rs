@@ -183,6 +183,8 @@ impl Client {
     }
 
     fn message(&self, method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
+        // An empty body is of no type.
+        let kind = body.map_or("", |_| "Content-Type: application/json\r\n");
         let body = body.map(Value::to_string).unwrap_or_default();
         let authorization = self.authorization.as_ref();
         let authorization = authorization
@@ -190,7 +192,7 @@ impl Client {
             .unwrap_or_default();
         format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n{authorization}\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+             Accept: application/json\r\n{kind}Content-Length: {}\r\n\r\n{body}",
             self.port,
             body.len()
         )

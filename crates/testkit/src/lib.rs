@@ -10,6 +10,7 @@
 //! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
 //! | Kafka | [`Kafka`] | topic |
 //! | MongoDB, alone or as a replica set | [`Mongo`] | [`MongoUser`](mongo::MongoUser) |
+//! | S3 (SeaweedFS) | [`S3`] | [`Bucket`](s3::Bucket) |
 //! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
 //!
 //! A [`Proxy`] in front of any of them is a network that fails on demand; a [`Trouble`] in front
@@ -59,6 +60,7 @@ pub mod proxy;
 pub mod python;
 pub mod rbac;
 pub mod run_dir;
+pub mod s3;
 pub mod service;
 pub mod trouble;
 pub mod usage;
@@ -73,4 +75,5 @@ pub use mongo::Mongo;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use run_dir::RunDir;
+pub use s3::S3;
 pub use trouble::Trouble;

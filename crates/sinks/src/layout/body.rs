@@ -1,11 +1,13 @@
 //! The bytes of a file, a piece at a time.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use flate2::write::GzEncoder;
 use kollect_api::sink::common::{Compression, Format};
 use kollect_inventory::{Document, Row, Snapshot};
+use sha2::{Digest, Sha256};
 
 use super::csv::Table;
 use super::path::RepoPath;
@@ -32,6 +34,17 @@ pub struct Body(Kind);
 enum Kind {
     Bytes(Vec<u8>),
     Document(Document, Encoding),
+    #[cfg_attr(not(feature = "object-store"), allow(dead_code))]
+    Made(Arc<dyn Making>),
+}
+
+/// Bytes that a backend makes in a way of its own, such as columns.
+pub trait Making: fmt::Debug + Send + Sync {
+    /// The bytes in pieces.
+    fn pieces(&self) -> Box<dyn Iterator<Item = Vec<u8>> + Send>;
+
+    /// What the bytes say, apart from when they were made.
+    fn identity(&self, digest: &mut Sha256);
 }
 
 /// How a document becomes bytes.
@@ -48,6 +61,22 @@ pub(super) enum Lines {
     Yaml,
     Ndjson,
     Csv(Arc<Table>),
+}
+
+impl Encoding {
+    /// Everything that decides the bytes of a document but its rows.
+    fn name(&self) -> String {
+        let compression = self.compression.as_str();
+        match &self.lines {
+            Lines::Envelope => format!("envelope {compression} "),
+            Lines::Yaml => format!("yaml {compression} "),
+            Lines::Ndjson => format!("ndjson {compression} "),
+            Lines::Csv(table) => format!(
+                "csv {compression} {:?} {:?} {:?} ",
+                table.columns, table.cluster, table.inventory
+            ),
+        }
+    }
 }
 
 impl Lines {
@@ -80,10 +109,37 @@ impl Body {
         Body(Kind::Document(document, encoding))
     }
 
+    /// A body that somebody else makes.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn made(making: impl Making + 'static) -> Self {
+        Body(Kind::Made(Arc::new(making)))
+    }
+
+    /// Tells whether two bodies say the same: everything that decides the bytes but the time of the
+    /// delivery, as hexadecimal digits.
+    pub fn identity(&self) -> String {
+        let mut digest = Sha256::new();
+        match &self.0 {
+            Kind::Bytes(bytes) => digest.update(bytes),
+            Kind::Made(making) => making.identity(&mut digest),
+            Kind::Document(document, encoding) => {
+                let pass = document.pass();
+                let part = document.part().map(|part| (part.index(), part.total()));
+                let (generation, cluster) = (pass.generation, &pass.cluster);
+                digest.update(format!("document 1 {generation} {cluster:?} {part:?} "));
+                digest.update(encoding.name());
+                digest.update(document.checksum().as_bytes());
+            }
+        }
+        let digits = digest.finalize();
+        digits.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// The bytes in pieces of moderate size.
     pub fn pieces(&self) -> Box<dyn Iterator<Item = Vec<u8>> + Send> {
         match &self.0 {
             Kind::Bytes(bytes) => Box::new(std::iter::once(bytes.clone())),
+            Kind::Made(making) => making.pieces(),
             Kind::Document(document, encoding) => {
                 let plain: Box<dyn Iterator<Item = Vec<u8>> + Send> = match &encoding.lines {
                     Lines::Envelope => Box::new(document.chunks(PIECE)),
@@ -106,7 +162,7 @@ impl Body {
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         match &self.0 {
             Kind::Bytes(bytes) => out.write_all(bytes),
-            Kind::Document(..) => self.pieces().try_for_each(|piece| out.write_all(&piece)),
+            Kind::Document(..) | Kind::Made(_) => self.pieces().try_for_each(|piece| out.write_all(&piece)),
         }
     }
 
@@ -114,7 +170,7 @@ impl Body {
     pub fn into_bytes(self) -> Vec<u8> {
         match self.0 {
             Kind::Bytes(bytes) => bytes,
-            Kind::Document(..) => self.pieces().flatten().collect(),
+            Kind::Document(..) | Kind::Made(_) => self.pieces().flatten().collect(),
         }
     }
 }

@@ -101,13 +101,13 @@ fn placed(
     };
     if layout.format == Format::Json
         && let Some((path, _)) = at(header.at)?.first()
-        && let Some(earlier) = held.read(path)?.as_deref().and_then(exported_at)
+        && let Some(earlier) = held.beginning(path)?.as_deref().and_then(exported_at)
     {
         // Nothing but the time would change: then the time does not either.
         let unchanged = at(earlier)?;
         let mut same = true;
         for (path, document) in &unchanged {
-            let held = held.read(path)?;
+            let held = held.beginning(path)?;
             same &= held.is_some_and(|held| held.starts_with(&head(document)));
         }
         if same {

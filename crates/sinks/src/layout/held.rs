@@ -11,6 +11,12 @@ pub trait Held {
     /// The bytes of a file, if there is one.
     fn read(&self, path: &RepoPath) -> Result<Option<Vec<u8>>, SinkError>;
 
+    /// How a file begins, for whoever wants to keep the time that stands there. A place that tells
+    /// by other means whether a file says the same need not look.
+    fn beginning(&self, path: &RepoPath) -> Result<Option<Vec<u8>>, SinkError> {
+        self.read(path)
+    }
+
     /// Whether there is such a file.
     fn contains(&self, path: &RepoPath) -> Result<bool, SinkError>;
 
