@@ -41,6 +41,7 @@ enum Soak {
     Kills,
     Servers,
     Rest,
+    Uploads,
 }
 
 impl Soak {
@@ -50,6 +51,7 @@ impl Soak {
             Self::Kills => "the operator killed at any moment loses and deletes nothing",
             Self::Servers => "a MongoDB server killed in the middle loses nothing it acknowledged",
             Self::Rest => "an idle inventory writes nothing for ten minutes",
+            Self::Uploads => "uploads killed a hundred times leave nothing half written",
         }
     }
 
@@ -68,6 +70,12 @@ impl Soak {
                 "a_server_is_killed_in_the_middle_of_deliveries",
             ),
             Self::Rest => ("kollect-cli", "exports", "an_idle_inventory_rests"),
+            Self::Rest => ("kollect-cli", "exports", "an_idle_inventory_rests"),
+            Self::Uploads => (
+                "kollect-sinks",
+                "objects",
+                "killed_uploads_leave_nothing_half_written",
+            ),
         };
         let mut args = vec!["test", "--locked", "-p", package, "--test", program];
         if !arguments.debug {
@@ -82,6 +90,7 @@ impl Soak {
             )
             .env("KOLLECT_KILLS", arguments.kills.to_string())
             .env("KOLLECT_SERVER_KILLS", arguments.server_kills.to_string());
+            .env("KOLLECT_UPLOAD_KILLS", "100");
         Ok(command)
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     sink::{
         SinkCommon, SinkType,
         common::{Compression, Format, ProvisioningMode},
-        snapshot::{ObjectStore, ObjectStoreFormat},
+        snapshot::{ColumnMode, ObjectStore, ObjectStoreFormat, Partitioning},
     },
 };
 
@@ -98,9 +98,15 @@ pub fn format(type_: SinkType, common: &SinkCommon, object_store: Option<&Object
 /// inside, batches of Kafka too; in Git, which compresses by itself, and elsewhere nothing is.
 pub fn compression(type_: SinkType, common: &SinkCommon, format: Format) -> Compression {
     let asked = asked_compression(common);
+    let silent = common
+        .serialization
+        .as_ref()
+        .is_none_or(|serialization| serialization.compression.is_none());
     let possible = match format {
         _ if type_ == SinkType::Kafka => true,
         _ if !matches!(type_, SinkType::S3 | SinkType::Gcs) => false,
+        // Readers of Parquet know it, and files are a fraction of the size.
+        Format::Parquet if silent => return Compression::Zstd,
         Format::Parquet => true,
         _ => asked != Compression::Snappy,
     };
@@ -114,7 +120,8 @@ pub fn ignored_compression(
     format: Format,
 ) -> Option<Compression> {
     let asked = asked_compression(common);
-    (compression(type_, common, format) != asked).then_some(asked)
+    let ignored = asked != Compression::None && compression(type_, common, format) != asked;
+    ignored.then_some(asked)
 }
 
 /// The compression that a sink asks for, whether or not it has an effect.
@@ -124,6 +131,31 @@ pub fn asked_compression(common: &SinkCommon) -> Compression {
         .as_ref()
         .and_then(|serialization| serialization.compression)
         .unwrap_or(Compression::None)
+}
+
+/// Where the files of an inventory stand in a bucket, if not where `pathTemplate` says.
+pub fn partitioning(
+    type_: SinkType,
+    common: &SinkCommon,
+    object_store: Option<&ObjectStore>,
+) -> Option<Partitioning> {
+    let asked = object_store.and_then(|store| store.partitioning);
+    let template = non_blank(common.path_template.as_deref()).is_some();
+    match format(type_, common, object_store) {
+        _ if !matches!(type_, SinkType::S3 | SinkType::Gcs) => None,
+        Format::Parquet => Some(asked.unwrap_or(Partitioning::Current)),
+        _ => asked.filter(|_| !template),
+    }
+}
+
+/// Which attributes are columns.
+pub fn columns(object_store: Option<&ObjectStore>) -> ColumnMode {
+    let partitioning = object_store.and_then(|store| store.partitioning);
+    let asked = object_store.and_then(|store| store.columns);
+    asked.unwrap_or(match partitioning {
+        Some(Partitioning::Generation) => ColumnMode::Hot,
+        _ => ColumnMode::Typed,
+    })
 }
 
 /// Who creates destinations.

@@ -354,6 +354,7 @@ impl Inventories {
             held: &held,
             find: &|key| sinks.find(key),
             embedding: &|scope, targets| profiles.embedding(scope, targets),
+            types: &|scope, targets| Arc::new(profiles.types(scope, targets)),
             access: &|sink| sinks.access(sink),
             max_export_bytes: self.settings.max_export_bytes,
             now: Timestamp::now(),

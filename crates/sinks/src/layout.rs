@@ -20,6 +20,7 @@
 //! | [`places`] | which row stands where; who gives way |
 //! | [`render`] | files of all rows, files of a change |
 //! | [`owner`], [`ownership`], `area`, [`plan`] | whose files these are, and whose place; what to write and what to remove |
+//! | [`lake`], [`steps`] | places that query engines read; files that cannot change all at once |
 //! | [`preview`] | what a layout would look like |
 
 mod area;
@@ -31,6 +32,7 @@ mod error;
 mod held;
 mod index;
 mod json;
+pub mod lake;
 mod leftovers;
 pub mod manifest;
 pub mod owner;
@@ -44,6 +46,7 @@ pub mod render;
 mod scalar;
 pub mod segment;
 pub mod set;
+pub mod steps;
 mod template;
 mod yaml;
 
@@ -54,6 +57,7 @@ use kollect_api::{
     sink::{
         KollectSnapshotSinkSpec, SinkSpec, SinkType,
         common::{Compression, Format, LayoutContent, LayoutMode},
+        snapshot::ColumnMode,
     },
 };
 use kollect_inventory::Snapshot;
@@ -62,6 +66,7 @@ pub use body::{Body, File};
 pub use csv::Column;
 pub use error::LayoutError;
 pub use held::{Held, Nothing};
+pub use lake::Lake;
 pub use manifest::Embedding;
 pub use owner::FileOwner;
 pub use path::RepoPath;
@@ -99,6 +104,8 @@ pub struct Layout {
     naming: Naming,
     prune: bool,
     columns: Vec<Column>,
+    lake: Option<Lake>,
+    column_mode: ColumnMode,
 }
 
 /// What one delivery says about itself.
@@ -147,10 +154,11 @@ impl Layout {
         let documents = |field, text: Option<&String>| {
             read(field, text, DOCUMENT_TEMPLATE, Template::of_documents)
         };
-        Ok(Layout {
+        let compression = effective::compression(sink_type, common, format);
+        let mut resolved = Layout {
             sink_type,
             format,
-            compression: effective::compression(sink_type, common, format),
+            compression,
             cluster: common
                 .cluster
                 .as_deref()
@@ -174,7 +182,33 @@ impl Layout {
             naming: Naming::new(layout.and_then(|layout| layout.filename.as_ref())),
             prune: spec.git.as_ref().and_then(|git| git.prune).unwrap_or(false),
             columns: csv::columns(store.map_or(&[][..], |store| &store.hot_attributes))?,
-        })
+            lake: None,
+            column_mode: effective::columns(store),
+        };
+        let partitioning = effective::partitioning(sink_type, common, store);
+        resolved.lake = partitioning.map(|partitioning| Lake {
+            partitioning,
+            keep_days: store
+                .and_then(|store| store.keep_days)
+                .and_then(|days| u32::try_from(days).ok()),
+            extension: format!("{}{}", extension(format), resolved.suffix()),
+        });
+        Ok(resolved)
+    }
+
+    /// Where sets of files stand in a bucket, if a template does not say.
+    pub fn lake(&self) -> Option<&Lake> {
+        self.lake.as_ref()
+    }
+
+    /// Which attributes are columns.
+    pub fn column_mode(&self) -> ColumnMode {
+        self.column_mode
+    }
+
+    /// Whether the path of documents says the generation, so that there is one per generation.
+    pub fn keeps_generations(&self) -> bool {
+        self.documents.contains(Placeholder::Generation)
     }
 
     /// The format of all files.

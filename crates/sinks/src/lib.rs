@@ -23,7 +23,7 @@
 //! | [`events`] | rows as messages: keys, bodies, headers, differences |
 //! | [`layout`] | rows as files: formats, paths, indexes |
 //! | [`memory`] | a sink without a backend, the reference for all others |
-//! | [`postgres`], [`mongo`], [`git`], [`kafka`] | the backends |
+//! | [`postgres`], [`mongo`], [`git`], [`kafka`], [`objects`] | the backends |
 
 pub mod backend;
 mod census;
@@ -45,6 +45,8 @@ pub mod layout;
 pub mod memory;
 #[cfg(feature = "mongodb")]
 pub mod mongo;
+#[cfg(feature = "object-store")]
+pub mod objects;
 #[cfg(any(feature = "git", feature = "postgres"))]
 mod percent;
 #[cfg(feature = "postgres")]
@@ -60,5 +62,5 @@ pub mod tls;
 pub use census::Census;
 pub use error::SinkError;
 pub use sink::{
-    Delivery, DeliveryRows, Demand, DocumentOptions, Place, ReadBack, Receipt, Sink, Skipped, Why,
+    AttributeTypes, Delivery, DeliveryRows, Demand, DocumentOptions, Place, ReadBack, Receipt, Sink, Skipped, Why,
 };

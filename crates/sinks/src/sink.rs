@@ -4,7 +4,13 @@
 //! and, of this inventory, nothing else. It is not a log of calls, so repeating a delivery is
 //! always safe.
 
-use std::{any::Any, fmt, num::NonZeroU64, sync::Arc};
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    num::NonZeroU64,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -63,7 +69,13 @@ pub struct DocumentOptions {
     pub max_bytes: Option<NonZeroU64>,
     /// What is known of the profiles behind the rows.
     pub embedding: Embedding,
+    /// The attributes of these profiles and the words by which they declare their types; an
+    /// attribute that nobody declares a type of has none. Empty if the profiles are not known.
+    pub types: Arc<AttributeTypes>,
 }
+
+/// Declared types by attribute. Two profiles may differ.
+pub type AttributeTypes = BTreeMap<String, BTreeSet<String>>;
 
 /// What a delivery did at the backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

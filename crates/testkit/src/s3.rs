@@ -89,9 +89,12 @@ impl S3 {
             identity("reader", READER_KEY, json!(["Read", "List"])),
         ]});
         let config = run.write_private("s3.json", &identities.to_string())?;
-        // Each of them opens a second port ten thousand above.
-        let [master, volume, filer, port] =
-            [ports::free()?, ports::free()?, ports::free()?, ports::free()?];
+        let [master, volume, filer, port] = [
+            ports::free()?,
+            ports::free()?,
+            ports::free()?,
+            ports::free()?,
+        ];
         let option = |name: &str, value: &dyn std::fmt::Display| format!("-{name}={value}");
         let server = Program::new("weed", program)
             .arg("server")
@@ -99,13 +102,19 @@ impl S3 {
             .arg("-ip=127.0.0.1")
             .arg("-ip.bind=127.0.0.1")
             .arg(option("master.port", &master))
+            .arg(option("master.port.grpc", &ports::free()?))
             .arg("-master.volumeSizeLimitMB=64")
             .arg(option("volume.port", &volume))
-            .arg("-volume.max=50")
+            .arg(option("volume.port.grpc", &ports::free()?))
+            // Every bucket has volumes of its own; one at a time is enough for a test.
+            .arg("-volume.max=5000")
+            .env("WEED_MASTER_VOLUME_GROWTH_COPY_1", "1")
             .arg("-filer")
             .arg(option("filer.port", &filer))
+            .arg(option("filer.port.grpc", &ports::free()?))
             .arg("-s3")
             .arg(option("s3.port", &port))
+            .arg(option("s3.port.grpc", &ports::free()?))
             .arg(option("s3.config", &config.display()))
             .arg("-s3.port.iceberg=0")
             .arg("-s3.port.lance=0");
@@ -222,10 +231,8 @@ impl Bucket {
     fn entry(&self, entry: &Value) -> Entry {
         let extended = entry["Extended"].as_object();
         let metadata = extended.into_iter().flatten().filter_map(|(name, value)| {
-            let bytes = base64::Engine::decode(
-                &base64::engine::general_purpose::STANDARD,
-                value.as_str()?,
-            );
+            let bytes =
+                base64::Engine::decode(&base64::engine::general_purpose::STANDARD, value.as_str()?);
             let text = String::from_utf8(bytes.ok()?).ok()?;
             Some((name.to_ascii_lowercase(), text))
         });

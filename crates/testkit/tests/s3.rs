@@ -11,12 +11,12 @@ fn buckets_are_made_listed_and_cleared() -> Result<()> {
     one.write("a/b=1/c d.json", &json!({"x": 1}))?;
     one.write("e", &json!("y"))?;
     let objects = one.objects()?;
-    assert_eq!(
-        objects.keys().collect::<Vec<_>>(),
-        ["a/b=1/c d.json", "e"]
-    );
+    assert_eq!(objects.keys().collect::<Vec<_>>(), ["a/b=1/c d.json", "e"]);
     assert_eq!(objects["e"].size, 3);
-    assert_eq!(one.read("a/b=1/c d.json")?.as_deref(), Some(&b"{\"x\":1}"[..]));
+    assert_eq!(
+        one.read("a/b=1/c d.json")?.as_deref(),
+        Some(&b"{\"x\":1}"[..])
+    );
     assert_eq!(one.read("missing")?, None);
     assert!(two.objects()?.is_empty());
     one.write("e", &json!("y"))?;

@@ -14,7 +14,9 @@ use crate::{
         common::{Compression, Format, Layout, LayoutContent, LayoutMode, ProvisioningMode},
         database::{DatabaseSinkType, POSTGRES_VIEW_COLUMNS, Postgres},
         event::{EventSinkType, Nats},
-        snapshot::{Git, MergeRequestMode, PushPolicy, SnapshotSinkType},
+        snapshot::{
+            Git, MergeRequestMode, ObjectStore, Partitioning, PushPolicy, SnapshotSinkType,
+        },
     },
 };
 
@@ -89,6 +91,9 @@ pub(super) fn check_snapshot(
     match &spec.common.layout {
         Some(layout) if type_.is_git() => check_layout(layout, &mut findings),
         layout => stray(layout.is_some(), "layout", &mut findings),
+    }
+    if let Some(store) = &spec.object_store {
+        check_object_store(store, &mut findings);
     }
     if let Some(git) = &spec.git {
         sink.check_git(git, &mut findings);
@@ -504,6 +509,18 @@ fn check_postgres_extras(postgres: &Postgres, findings: &mut Findings) {
     }
 }
 
+fn check_object_store(store: &ObjectStore, findings: &mut Findings) {
+    let at = |field: &str| Path::spec().field("objectStore").field(field);
+    if let Some(days) = store.keep_days {
+        if days < 1 {
+            findings.invalid(at("keepDays"), days, "must be at least 1");
+        }
+        if store.partitioning != Some(Partitioning::Dated) {
+            findings.forbidden(at("keepDays"), "is only for partitioning dated");
+        }
+    }
+}
+
 fn check_layout(layout: &Layout, findings: &mut Findings) {
     let at = |field: &str| Path::spec().field("layout").field(field);
     let index = layout
@@ -563,8 +580,25 @@ fn snapshot_warnings(spec: &KollectSnapshotSinkSpec, findings: &mut Findings) {
             format.as_str()
         ));
     }
+    let store = spec.object_store.as_ref();
+    let template = common
+        .path_template
+        .as_deref()
+        .is_some_and(|template| !template.trim().is_empty());
     if format == Format::Parquet {
         findings.warn("parquet files hold typed columns plus the attributes as JSON");
+        if template {
+            findings.warn(
+                "spec.pathTemplate has no effect on parquet: spec.objectStore.partitioning says where files stand",
+            );
+        }
+    } else if let Some(store) = store {
+        if template && store.partitioning.is_some() {
+            findings.warn("spec.pathTemplate wins over spec.objectStore.partitioning");
+        }
+        if store.columns.is_some() {
+            findings.warn("spec.objectStore.columns is only for parquet and has no effect here");
+        }
     }
     let old_format = spec
         .object_store

@@ -63,7 +63,9 @@ impl SinkType {
     pub fn formats(self) -> &'static [Format] {
         match self {
             SinkType::Git | SinkType::Gitlab => &[Format::Yaml, Format::Json, Format::Ndjson],
-            SinkType::S3 | SinkType::Gcs => &[Format::Json, Format::Parquet, Format::Csv],
+            SinkType::S3 | SinkType::Gcs => {
+                &[Format::Json, Format::Parquet, Format::Csv, Format::Ndjson]
+            }
             _ => &[Format::Json],
         }
     }

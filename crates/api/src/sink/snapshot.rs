@@ -61,8 +61,8 @@ use crate::{reference::SecretReference, schema};
     ("!has(self.http)", "http is reserved and must not be set"),
     ("self.type in ['git', 'gitlab'] || !has(self.layout)", "layout is only for type git and gitlab"),
     (
-        "!has(self.serialization) || !has(self.serialization.format) || self.serialization.format == 'json' || self.serialization.format in (self.type in ['git', 'gitlab'] ? ['yaml', 'ndjson'] : ['parquet', 'csv'])",
-        "serialization.format must be json, yaml or ndjson for git and gitlab, and json, parquet or csv for s3 and gcs",
+        "!has(self.serialization) || !has(self.serialization.format) || self.serialization.format == 'json' || self.serialization.format in (self.type in ['git', 'gitlab'] ? ['yaml', 'ndjson'] : ['parquet', 'csv', 'ndjson'])",
+        "serialization.format must be json, yaml or ndjson for git and gitlab, and json, parquet, csv or ndjson for s3 and gcs",
     ),
 ])))]
 pub struct KollectSnapshotSinkSpec {
@@ -272,14 +272,54 @@ pub enum ObjectStoreFormat {
 /// Settings of object stores.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[(
+    "!has(self.keepDays) || (has(self.partitioning) && self.partitioning == 'dated')",
+    "keepDays is only for partitioning dated",
+)])))]
 pub struct ObjectStore {
     /// Older name of `serialization.format`, which wins. Defaults to `json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<ObjectStoreFormat>,
-    /// Attributes that become typed Parquet columns.
+    /// Attributes that become columns of text; not for `columns: typed`, where every attribute is
+    /// a column.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub hot_attributes: Vec<String>,
+    /// Where the files of an inventory stand: `current` replaces one set, `dated` keeps one set
+    /// per day, `generation` keeps one per generation of the inventory. Defaults to `current` for
+    /// parquet; other formats follow `pathTemplate` unless this is set and `pathTemplate` is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitioning: Option<Partitioning>,
+    /// How many days `dated` sets are kept, today included. Absent means for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 36500))]
+    pub keep_days: Option<i32>,
+    /// `typed` gives every attribute of every profile a column of its declared type; `hot` gives
+    /// only `hotAttributes` a column, as text. Defaults to `typed`, for `generation` to `hot`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<ColumnMode>,
+}
+
+/// Where the files of an inventory stand in a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Partitioning {
+    /// One set, replaced in place.
+    Current,
+    /// One set per day.
+    Dated,
+    /// One set per generation of the inventory.
+    Generation,
+}
+
+/// Which attributes are columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ColumnMode {
+    /// All of them, with the types that profiles declare.
+    Typed,
+    /// Those that are named, as text.
+    Hot,
 }
 
 /// Reserved.

@@ -207,6 +207,7 @@ async fn deliver(
     let documents = DocumentOptions {
         max_bytes: max_document_bytes,
         embedding: unit.embedding.clone(),
+        types: Arc::clone(&unit.types),
     };
     let count = rows.len();
     if let Backend::Directory(directory) = &destination.backend {

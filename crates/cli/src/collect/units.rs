@@ -1,6 +1,6 @@
 //! What is exported: each inventory, or each target where there are none. Pure.
 
-use std::{collections::BTreeSet, num::NonZeroU64};
+use std::{collections::BTreeSet, num::NonZeroU64, sync::Arc};
 
 use kollect_api::{
     InventoryId, KollectClusterInventory, KollectClusterTarget, SinkKey, effective,
@@ -13,7 +13,7 @@ use kollect_collect::{
 };
 use kollect_inventory::{Snapshot, TargetKind, rollup};
 use kollect_operator::inventories::embedding::ProfilesInUse;
-use kollect_sinks::layout::Embedding;
+use kollect_sinks::{AttributeTypes, layout::Embedding};
 
 use super::outcome::{Named, TargetOutcome};
 use crate::configuration::{Configuration, sink_refs};
@@ -32,6 +32,8 @@ pub(crate) struct Unit {
     pub(crate) embedding: Embedding,
     /// The attributes of its profile, in their order; empty if there are several profiles.
     pub(crate) attributes: Vec<String>,
+    /// The types that they declare.
+    pub(crate) types: Arc<AttributeTypes>,
 }
 
 /// Where a unit goes.
@@ -57,6 +59,7 @@ pub(crate) fn of_targets(outcomes: &[TargetOutcome]) -> Vec<Unit> {
             // One profile, so that any of its rows tells.
             embedding: Embedding::Unknown,
             attributes: outcome.attributes(),
+            types: Arc::default(),
         })
         .collect()
 }
@@ -84,6 +87,7 @@ pub(crate) fn of_inventories(
                 let id = InventoryId::namespaced(object.namespace(), object.name());
                 Unit {
                     embedding: profiles.embedding(&id.scope, &BTreeSet::new()),
+                    types: Arc::new(profiles.types(&id.scope, &BTreeSet::new())),
                     id,
                     title: format!("inventory {}/{}", object.namespace(), object.name()),
                     rows: rows(&selection, Dedupe::KeepAll, outcomes),
@@ -99,6 +103,10 @@ pub(crate) fn of_inventories(
                     embedding: targets.map_or(Embedding::Unknown, |targets| {
                         profiles.embedding(&id.scope, targets)
                     }),
+                    types: targets.map_or_else(
+                        |_| Arc::default(),
+                        |targets| Arc::new(profiles.types(&id.scope, targets)),
+                    ),
                     id,
                     title: format!("cluster inventory {}", object.name()),
                     rows: selected.and_then(|(selection, _)| {

@@ -8,7 +8,7 @@ use std::{
 
 use kollect_api::{InventoryScope, KollectClusterTarget, KollectTarget, profile::ExportMode};
 use kollect_collect::plan::ProfileFact;
-use kollect_sinks::layout::Embedding;
+use kollect_sinks::{AttributeTypes, layout::Embedding};
 
 use crate::{configuration::Configuration, table::NamespacedName};
 
@@ -20,6 +20,8 @@ const DEFAULT_ATTRIBUTE: &str = "resource";
 pub struct ProfilesInUse {
     /// Under which attribute each puts whole objects; nothing for one that does not.
     profiles: BTreeMap<NamespacedName, Option<String>>,
+    /// The attributes of each, and the words by which it declares their types.
+    attributes: BTreeMap<NamespacedName, Vec<(String, Option<String>)>>,
     /// The profiles of the targets of a namespace. Nothing stands for a target that cannot be read.
     targets: BTreeMap<String, Vec<Option<NamespacedName>>>,
     /// The profiles of cluster targets.
@@ -55,6 +57,14 @@ impl ProfilesInUse {
                     "" => DEFAULT_ATTRIBUTE.to_owned(),
                     name => name.to_owned(),
                 });
+                let attributes = profile.spec.attributes.iter().map(|attribute| {
+                    let word = attribute.type_.as_deref().map(str::trim);
+                    let word = word.filter(|word| !word.is_empty()).map(str::to_owned);
+                    (attribute.name.clone(), word)
+                });
+                let whole = attribute.clone().map(|name| (name, None));
+                let attributes = attributes.chain(whole).collect();
+                all.attributes.insert(key.clone(), attributes);
                 all.profiles.insert(key.clone(), attribute);
             }
         }
@@ -76,10 +86,13 @@ impl ProfilesInUse {
         all
     }
 
-    /// What is known of the profiles behind an inventory: nothing, as long as one of them is not
-    /// known, or there is none.
-    pub fn embedding(&self, scope: &InventoryScope, targets: &BTreeSet<String>) -> Embedding {
-        let used: Vec<Option<&NamespacedName>> = match scope {
+    /// The profiles behind an inventory; nothing stands for one that cannot be told.
+    fn used(
+        &self,
+        scope: &InventoryScope,
+        targets: &BTreeSet<String>,
+    ) -> Vec<Option<&NamespacedName>> {
+        match scope {
             InventoryScope::Namespace(namespace) => {
                 let targets = self.targets.get(namespace).into_iter().flatten();
                 targets.map(Option::as_ref).collect()
@@ -88,7 +101,25 @@ impl ProfilesInUse {
                 let profile = |name| self.cluster_targets.get(name);
                 targets.iter().map(profile).collect()
             }
-        };
+        }
+    }
+
+    /// The attributes of the profiles behind an inventory, and their declared types. Those of
+    /// profiles that are not known are missing.
+    pub fn types(&self, scope: &InventoryScope, targets: &BTreeSet<String>) -> AttributeTypes {
+        let mut types = AttributeTypes::new();
+        let used = self.used(scope, targets).into_iter().flatten();
+        let attributes = used.filter_map(|key| self.attributes.get(key)).flatten();
+        for (name, word) in attributes {
+            types.entry(name.clone()).or_default().extend(word.clone());
+        }
+        types
+    }
+
+    /// What is known of the profiles behind an inventory: nothing, as long as one of them is not
+    /// known, or there is none.
+    pub fn embedding(&self, scope: &InventoryScope, targets: &BTreeSet<String>) -> Embedding {
+        let used = self.used(scope, targets);
         let attributes: Option<Vec<&Option<String>>> = used
             .into_iter()
             .map(|key| self.profiles.get(key?))
@@ -130,6 +161,7 @@ mod tests {
             let names = (0..targets.len()).map(|n| format!("t{n}"));
             let all = ProfilesInUse {
                 profiles: [whole.clone(), parts.clone()].into(),
+                attributes: BTreeMap::new(),
                 targets: BTreeMap::from([("team-a".to_owned(), used)]),
                 cluster_targets: names
                     .clone()

@@ -28,7 +28,7 @@ use kollect_export::{
     Configuration, Order, SinkOrder,
     order::{Resume, Source},
 };
-use kollect_sinks::{DocumentOptions, SinkError, layout::Embedding};
+use kollect_sinks::{AttributeTypes, DocumentOptions, SinkError, layout::Embedding};
 use sha2::{Digest as _, Sha256};
 
 use super::subject::{Reference, Subject};
@@ -64,6 +64,8 @@ pub struct World<'w> {
     pub access: &'w dyn Fn(&SinkObject) -> Access,
     /// What is known of the profiles behind an inventory with these cluster targets.
     pub embedding: &'w dyn Fn(&InventoryScope, &BTreeSet<String>) -> Embedding,
+    /// The attributes of the profiles behind an inventory, and their declared types.
+    pub types: &'w dyn Fn(&InventoryScope, &BTreeSet<String>) -> Arc<AttributeTypes>,
     /// The operator's own size of documents, if it was given.
     pub max_export_bytes: Option<i64>,
     /// Now.
@@ -272,6 +274,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
     }
     let floor = effective::floor(ceilings.iter().copied());
     let embedding = (world.embedding)(&subject.id.scope, &targets);
+    let types = (world.types)(&subject.id.scope, &targets);
     let mut findings = Vec::new();
     let deleted = subject.deleted_at.is_some();
     let mut deliver = Vec::new();
@@ -284,7 +287,7 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
             });
         }
         deliver.push(sink_order(
-            subject, reference, &found, floor, &embedding, world,
+            subject, reference, &found, floor, &embedding, &types, world,
         ));
     }
     let mut retire = Vec::new();
@@ -302,7 +305,9 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
                     max_export_bytes: None,
                 };
                 let order = known.unwrap_or_else(|| {
-                    sink_order(subject, &reference, &found, floor, &embedding, world)
+                    sink_order(
+                        subject, &reference, &found, floor, &embedding, &types, world,
+                    )
                 });
                 retire.push(SinkOrder {
                     // An unverified connection does not keep rows from being removed.
@@ -562,6 +567,7 @@ fn sink_order(
     found: &Lookup,
     floor: Duration,
     embedding: &Embedding,
+    types: &Arc<AttributeTypes>,
     world: &World<'_>,
 ) -> SinkOrder {
     let mut configuration = Sha256::new();
@@ -624,6 +630,7 @@ fn sink_order(
                 world.max_export_bytes,
             ),
             embedding: embedding.clone(),
+            types: Arc::clone(types),
         },
         resume: resume(subject, &reference.key),
     }

@@ -166,6 +166,7 @@ impl Small {
             held: &|_| self.held.clone(),
             find: &|key| self.find(key),
             embedding: &|_, _| Embedding::Unknown,
+            types: &|_, _| Arc::default(),
             access: &|sink| {
                 Access::Ready(Arc::new(SinkSource {
                     demand: kollect_sinks::backend::demand(&sink.spec),

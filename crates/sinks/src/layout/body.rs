@@ -162,7 +162,9 @@ impl Body {
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         match &self.0 {
             Kind::Bytes(bytes) => out.write_all(bytes),
-            Kind::Document(..) | Kind::Made(_) => self.pieces().try_for_each(|piece| out.write_all(&piece)),
+            Kind::Document(..) | Kind::Made(_) => {
+                self.pieces().try_for_each(|piece| out.write_all(&piece))
+            }
         }
     }
 

@@ -85,21 +85,7 @@ pub fn columns(hot_attributes: &[String]) -> Result<Vec<Column>, LayoutError> {
     if hot.is_empty() {
         hot.extend(DEFAULT_HOT);
     }
-    let mut columns = vec![
-        Column::ApiVersion,
-        Column::Attributes,
-        Column::Cluster,
-        Column::ExportedAt,
-        Column::Group,
-        Column::InventoryName,
-        Column::InventoryNamespace,
-        Column::Kind,
-        Column::Name,
-        Column::Namespace,
-        Column::TargetName,
-        Column::TargetNamespace,
-        Column::Uid,
-    ];
+    let mut columns = identity_columns();
     for attribute in hot {
         let column = column_name(attribute);
         let taken = columns.iter().find_map(|other| match other {
@@ -125,7 +111,27 @@ pub fn columns(hot_attributes: &[String]) -> Result<Vec<Column>, LayoutError> {
     Ok(columns)
 }
 
-fn column_name(attribute: &str) -> String {
+/// The columns that every file has, in the order of their names.
+pub fn identity_columns() -> Vec<Column> {
+    vec![
+        Column::ApiVersion,
+        Column::Attributes,
+        Column::Cluster,
+        Column::ExportedAt,
+        Column::Group,
+        Column::InventoryName,
+        Column::InventoryNamespace,
+        Column::Kind,
+        Column::Name,
+        Column::Namespace,
+        Column::TargetName,
+        Column::TargetNamespace,
+        Column::Uid,
+    ]
+}
+
+/// The column of an attribute, in letters that every reader takes.
+pub fn column_name(attribute: &str) -> String {
     let name: String = attribute
         .to_lowercase()
         .chars()

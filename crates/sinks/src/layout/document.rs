@@ -5,15 +5,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kollect_api::{
     InventoryId,
-    sink::common::{Compression, Format},
+    sink::common::{Compression, Format, LayoutMode},
 };
 use kollect_inventory::{Document, Pass, Snapshot, Splitter, parts_digest};
 
+use super::area;
 use super::body::{Body, Encoding, File, Lines};
 use super::csv::Table;
 use super::error::LayoutError;
 use super::held::Held;
+use super::lake::SetPlace;
 use super::path::{RepoPath, UnsafePath};
+use super::plan::is_earlier_generation;
 use super::set::SetManifest;
 use super::{Header, Layout, extension, template};
 
@@ -32,29 +35,13 @@ pub(super) fn files(
         return Ok(Vec::new());
     }
     let placed = placed(layout, header, rows, held)?;
-    let lines = match layout.format {
-        Format::Yaml => Lines::Yaml,
-        Format::Ndjson => Lines::Ndjson,
-        Format::Csv => Lines::Csv(Arc::new(Table {
-            columns: layout.columns.clone(),
-            cluster: layout.cluster().to_owned(),
-            inventory: header.inventory.clone(),
-            exported_at: header.at,
-        })),
-        Format::Json | Format::Parquet => Lines::Envelope,
-    };
+    let encoding = encoding(layout, header);
     let manifest = set_manifest(layout, header, &placed, held)?;
     let mut files: Vec<File> = placed
         .into_iter()
         .map(|(path, document)| File {
             path,
-            body: Body::of_document(
-                document,
-                Encoding {
-                    lines: lines.clone(),
-                    compression: layout.compression,
-                },
-            ),
+            body: Body::of_document(document, encoding.clone()),
         })
         .collect();
     if let Some(manifest) = manifest {
@@ -151,10 +138,7 @@ fn set_manifest(
         .map(|(_, document)| document.clone())
         .collect();
     let whole = layout.plain_path(header.inventory, header.generation)?;
-    let ending = match layout.format {
-        Format::Parquet => extension(layout.format),
-        format => template::ending(&layout.documents, extension(format)),
-    };
+    let ending = template::ending(&layout.documents, extension(layout.format));
     let stem = whole.strip_suffix(ending).unwrap_or(&whole);
     let path = RepoPath::clean(&format!("{stem}.manifest.json"))
         .map_err(|fault| unsafe_document(header.inventory, fault))?;
@@ -192,34 +176,6 @@ pub(super) fn keep_time(
     Ok(render(now))
 }
 
-/// Where Parquet stands, whatever the template: directories that query engines read as columns.
-pub(super) fn hive_path(
-    cluster: &str,
-    inventory: &InventoryId,
-    generation: i64,
-) -> Result<RepoPath, UnsafePath> {
-    let segment = |value: &str| {
-        let mut segment = String::with_capacity(value.len());
-        let mut in_run = false;
-        for c in value.chars() {
-            let plain = c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-            if plain {
-                segment.push(c);
-            } else if !in_run {
-                segment.push('_');
-            }
-            in_run = !plain;
-        }
-        segment
-    };
-    RepoPath::expanded(&format!(
-        "inventory/cluster={}/ns={}/name={}/generation={generation}.parquet",
-        segment(cluster),
-        segment(inventory.namespace()),
-        segment(&inventory.name),
-    ))
-}
-
 impl Layout {
     /// The path of an inventory's document; commits and previews name it in every mode.
     pub fn document_path(
@@ -227,6 +183,15 @@ impl Layout {
         inventory: &InventoryId,
         generation: i64,
     ) -> Result<RepoPath, LayoutError> {
+        if let Some(lake) = &self.lake {
+            let place = SetPlace {
+                cluster: self.cluster(),
+                inventory,
+                generation,
+                at: Timestamp::now(),
+            };
+            return lake.part(&place, 1, 1);
+        }
         let plain = self.plain_path(inventory, generation)?;
         let whole = plain.marked(self.suffix(), "");
         whole.map_err(|fault| unsafe_document(inventory, fault))
@@ -238,16 +203,12 @@ impl Layout {
         inventory: &InventoryId,
         generation: i64,
     ) -> Result<RepoPath, LayoutError> {
-        let path = if self.format == Format::Parquet {
-            hive_path(self.cluster(), inventory, generation)
-        } else {
-            self.fixed(inventory, generation).document(&self.documents)
-        };
+        let path = self.fixed(inventory, generation).document(&self.documents);
         path.map_err(|fault| unsafe_document(inventory, fault))
     }
 
     /// What compression adds to a name. Parquet is compressed inside.
-    fn suffix(&self) -> &'static str {
+    pub(super) fn suffix(&self) -> &'static str {
         match self.compression {
             _ if self.format == Format::Parquet => "",
             Compression::Gzip => ".gz",
@@ -256,13 +217,59 @@ impl Layout {
         }
     }
 
-    /// The documents of a delivery and their places, for formats that are not written row by row.
-    pub fn placed_documents(
+    /// The files of a delivery into a bucket, at the places of its template.
+    pub fn document_files(
         &self,
         header: &Header<'_>,
         rows: &Snapshot,
-    ) -> Result<Vec<(RepoPath, Document)>, LayoutError> {
-        placed(self, header, rows, &super::Nothing)
+        held: &dyn Held,
+    ) -> Result<Vec<File>, LayoutError> {
+        area::check(self, header, LayoutMode::Document)?;
+        files(self, header, rows, held)
+    }
+
+    /// Whether a file of an earlier delivery that is not part of this one stays.
+    pub fn keeps_document(&self, header: &Header<'_>, path: &RepoPath) -> bool {
+        is_earlier_generation(self, header, path)
+    }
+
+    /// The documents of a delivery in the order of their parts, for whoever places them elsewhere.
+    pub fn bodies(
+        &self,
+        header: &Header<'_>,
+        rows: &Snapshot,
+    ) -> Result<Vec<(Body, Snapshot)>, LayoutError> {
+        let pass = Arc::new(Pass {
+            generation: header.generation,
+            exported_at: header.at,
+            cluster: self.cluster.clone(),
+            export_id: None,
+        });
+        let documents = Splitter::new(rows.clone()).split(&pass, header.documents.max_bytes)?;
+        let body = |document: Document| {
+            let rows = document.rows().clone();
+            (Body::of_document(document, encoding(self, header)), rows)
+        };
+        Ok(documents.into_iter().map(body).collect())
+    }
+}
+
+/// How documents of a layout become bytes.
+fn encoding(layout: &Layout, header: &Header<'_>) -> Encoding {
+    let lines = match layout.format {
+        Format::Yaml => Lines::Yaml,
+        Format::Ndjson => Lines::Ndjson,
+        Format::Csv => Lines::Csv(Arc::new(Table {
+            columns: layout.columns.clone(),
+            cluster: layout.cluster().to_owned(),
+            inventory: header.inventory.clone(),
+            exported_at: header.at,
+        })),
+        Format::Json | Format::Parquet => Lines::Envelope,
+    };
+    Encoding {
+        lines,
+        compression: layout.compression,
     }
 }
 

@@ -199,15 +199,15 @@ pub fn plan_release(owner: &FileOwner, held: &dyn Held) -> Result<Vec<RepoPath>,
 
 /// What others have to give up for a plan.
 #[derive(Debug, Default)]
-struct Taken {
+pub(super) struct Taken {
     /// Their files that are in the way.
-    files: BTreeSet<RepoPath>,
+    pub(super) files: BTreeSet<RepoPath>,
     /// What is taken out of their records.
     records: Vec<(Record, Vec<RepoPath>)>,
 }
 
 impl Taken {
-    fn edit(self, held: &dyn Held, edit: &mut RecordEdit) -> Result<(), LayoutError> {
+    pub(super) fn edit(self, held: &dyn Held, edit: &mut RecordEdit) -> Result<(), LayoutError> {
         for (record, paths) in self.records {
             let theirs = record.take_away(held, &paths)?;
             edit.writes.extend(theirs.writes);
@@ -232,7 +232,7 @@ impl Conflict<'_> {
 
 /// Refuses paths that somebody else has and may keep. A file that nobody has may be taken over: it
 /// comes from a time without records, or from a person who now hands it to an inventory.
-fn check_free(
+pub(super) fn check_free(
     held: &dyn Held,
     owner: &FileOwner,
     added: &[&RepoPath],
@@ -350,7 +350,7 @@ fn nested(path: &RepoPath) -> LayoutError {
 
 /// Whether a path is the document of an earlier generation: whoever puts the generation into the
 /// path wants to keep them, unless pruning is asked for.
-fn is_earlier_generation(layout: &Layout, header: &Header<'_>, path: &RepoPath) -> bool {
+pub(super) fn is_earlier_generation(layout: &Layout, header: &Header<'_>, path: &RepoPath) -> bool {
     if !layout.documents.contains(Placeholder::Generation) {
         return false;
     }

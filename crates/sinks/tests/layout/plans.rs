@@ -363,7 +363,7 @@ fn v41_v42_previews() {
         ),
         (
             json!({"type": "s3", "serialization": {"format": "parquet"}, "provisioning": {"mode": "existing"}}),
-            json!({"objectPath": "inventory/cluster=default/ns=team-a/name=api/generation=1.parquet", "serializationFormat": "parquet", "provisioningMode": "existing", "warnings": [
+            json!({"objectPath": "inventory/cluster_name=default/inventory=team-a.api/part-0001.parquet", "serializationFormat": "parquet", "provisioningMode": "existing", "warnings": [
                 "provisioning.mode=existing: kollect will NOT create destination resources; preflight verifies existence",
                 "serialization.format=parquet: typed identity columns + JSON attributes + optional hotAttributes",
             ]}),

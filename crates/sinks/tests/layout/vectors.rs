@@ -67,6 +67,7 @@ fn check(case: &Case, vectors: &Vectors) {
     let documents = DocumentOptions {
         max_bytes: case.max_document_bytes,
         embedding,
+        ..DocumentOptions::default()
     };
     let header = header(&inventory, &documents);
     let layout = layout(&case.spec).unwrap_or_else(|error| panic!("{id}: {error}"));
@@ -174,7 +175,7 @@ fn v44_parquet_has_a_fixed_place() {
             "type": "s3",
             "cluster": cluster,
             "pathTemplate": "{namespace}/{name}.x",
-            "objectStore": {"format": "parquet"},
+            "objectStore": {"format": "parquet", "partitioning": "generation"},
         }))
         .expect("a layout");
         let path = layout.document_path(&inventory, 7).expect("a path");
