@@ -88,7 +88,7 @@ impl S3 {
             identity("writer", ACCESS_KEY, everything),
             identity("reader", READER_KEY, json!(["Read", "List"])),
         ]});
-        let config = run.write_private("s3.json", &identities.to_string())?;
+        let config = run.write_private("s3.json", identities.to_string())?;
         let [master, volume, filer, port] = [
             ports::free()?,
             ports::free()?,
@@ -124,10 +124,10 @@ impl S3 {
             s3.request("GET", "/", None)?;
             // It answers long before there is room for a file.
             let written = asked.request("PUT", "/ready/file", Some(&json!("x")))?;
-            match written.is_success() {
-                true => Ok(()),
-                false => bail!("no file can be written yet"),
+            if !written.is_success() {
+                bail!("no file can be written yet");
             }
+            Ok(())
         })?;
         Ok(Self {
             server,
@@ -169,6 +169,23 @@ impl S3 {
     }
 }
 
+impl Entry {
+    fn of(entry: &Value) -> Self {
+        let extended = entry["Extended"].as_object();
+        let metadata = extended.into_iter().flatten().filter_map(|(name, value)| {
+            let bytes =
+                base64::Engine::decode(&base64::engine::general_purpose::STANDARD, value.as_str()?);
+            let text = String::from_utf8(bytes.ok()?).ok()?;
+            Some((name.to_ascii_lowercase(), text))
+        });
+        Entry {
+            size: entry["FileSize"].as_u64().unwrap_or_default(),
+            mark: format!("{} {}", entry["Mtime"], entry["Inode"]),
+            metadata: metadata.collect(),
+        }
+    }
+}
+
 impl Bucket {
     /// All objects by key. Uploads that were not completed are not among them.
     pub fn objects(&self) -> Result<BTreeMap<String, Entry>> {
@@ -186,7 +203,7 @@ impl Bucket {
                     }
                     continue;
                 }
-                found.insert(key.to_owned(), self.entry(&entry));
+                found.insert(key.to_owned(), Entry::of(&entry));
             }
         }
         Ok(found)
@@ -212,10 +229,10 @@ impl Bucket {
     /// Writes an object of a person.
     pub fn write(&self, key: &str, content: &Value) -> Result<()> {
         let answer = self.files.request("PUT", &self.path(key), Some(content))?;
-        match answer.is_success() {
-            true => Ok(()),
-            false => bail!("{key} cannot be written: status {}", answer.status),
+        if !answer.is_success() {
+            bail!("{key} cannot be written: status {}", answer.status);
         }
+        Ok(())
     }
 
     /// Removes everything in it.
@@ -226,21 +243,6 @@ impl Bucket {
             self.files.request("DELETE", &path, None)?;
         }
         Ok(())
-    }
-
-    fn entry(&self, entry: &Value) -> Entry {
-        let extended = entry["Extended"].as_object();
-        let metadata = extended.into_iter().flatten().filter_map(|(name, value)| {
-            let bytes =
-                base64::Engine::decode(&base64::engine::general_purpose::STANDARD, value.as_str()?);
-            let text = String::from_utf8(bytes.ok()?).ok()?;
-            Some((name.to_ascii_lowercase(), text))
-        });
-        Entry {
-            size: entry["FileSize"].as_u64().unwrap_or_default(),
-            mark: format!("{} {}", entry["Mtime"], entry["Inode"]),
-            metadata: metadata.collect(),
-        }
     }
 
     fn list(&self, directory: &str) -> Result<Vec<Value>> {

@@ -104,8 +104,8 @@ fn data_type(type_: ColumnType) -> DataType {
         ColumnType::Map => {
             let entries = DataType::Struct(
                 vec![
-                    Field::new("keys", DataType::Utf8, false),
-                    Field::new("values", DataType::Utf8, true),
+                    Field::new("key", DataType::Utf8, false),
+                    Field::new("value", DataType::Utf8, true),
                 ]
                 .into(),
             );

@@ -110,10 +110,11 @@ impl TypedColumns {
         }
         let mut retyped = Vec::new();
         for (attribute, words) in declared {
-            let types: BTreeSet<ColumnType> = match words.is_empty() {
-                true => BTreeSet::from([ColumnType::Json]),
-                false => words.iter().map(|word| ColumnType::of(word)).collect(),
-            };
+            let mut types: BTreeSet<ColumnType> =
+                words.iter().map(|word| ColumnType::of(word)).collect();
+            if types.is_empty() {
+                types.insert(ColumnType::Json);
+            }
             for type_ in types {
                 let known =
                     |column: &TypedColumn| column.attribute == *attribute && column.type_ == type_;
@@ -126,13 +127,15 @@ impl TypedColumns {
                     other.is_some_and(|column| column.attribute != *attribute)
                 };
                 // Two attributes that would share a name do not.
-                let plain = match of_another(&plain) {
-                    true => format!("{plain}_{}", mark(attribute.as_bytes())),
-                    false => plain,
+                let plain = if of_another(&plain) {
+                    format!("{plain}_{}", mark(attribute.as_bytes()))
+                } else {
+                    plain
                 };
-                let name = match all.contains_key(&plain) {
-                    true => format!("{plain}__{}", type_.word()),
-                    false => plain.clone(),
+                let name = if all.contains_key(&plain) {
+                    format!("{plain}__{}", type_.word())
+                } else {
+                    plain.clone()
                 };
                 if name != plain {
                     retyped.push((plain, name.clone()));
@@ -201,8 +204,6 @@ mod tests {
     }
 
     fn names(columns: &TypedColumns) -> Vec<(&str, ColumnType)> {
-        let pair = |column: &'_ TypedColumn| (column.type_, column.name.clone());
-        let _ = pair;
         columns
             .all
             .iter()

@@ -3,11 +3,15 @@
 use std::{io::Read as _, sync::Arc};
 
 use async_trait::async_trait;
-use kollect_api::InventoryId;
+use kollect_api::{InventoryId, sink::snapshot::Partitioning};
 use kollect_sinks::{
     Sink,
     conformance::Subject,
-    layout::segment::{GREATEST_LENGTH, sanitise},
+    layout::{
+        Lake,
+        lake::SetPlace,
+        segment::{GREATEST_LENGTH, sanitise},
+    },
 };
 use kollect_testkit::{Proxy, S3, s3::Bucket};
 use serde_json::{Value, json};
@@ -99,9 +103,20 @@ impl Subject for S3Subject {
         let key = match self.files {
             Files::Json => format!("pre/fix/{cluster}/{namespace}/{name}.json"),
             Files::CompressedLines => format!("pre/fix/{cluster}/{namespace}/{name}.ndjson.gz"),
-            Files::Set => format!(
-                "pre/fix/inventory/cluster_name={cluster}/inventory={namespace}.{name}/part-0001.json.zst"
-            ),
+            Files::Set => {
+                let lake = Lake {
+                    partitioning: Partitioning::Current,
+                    keep_days: None,
+                    extension: ".json.zst".to_owned(),
+                };
+                let place = SetPlace {
+                    cluster,
+                    inventory,
+                    generation: 1,
+                    at: jiff::Timestamp::UNIX_EPOCH,
+                };
+                format!("pre/fix/{}", lake.part(&place, 1, 1).unwrap())
+            }
         };
         let bucket = self.bucket.clone();
         let bytes = blocking(move || bucket.read(&key).unwrap()).await;

@@ -128,7 +128,7 @@ async fn killed_uploads_leave_nothing_half_written() {
     let kills: u32 = std::env::var("KOLLECT_UPLOAD_KILLS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(5);
+        .unwrap_or(3);
     let (bucket, port) = bucket("kills").await;
     let key = blocking(|| S3::shared().unwrap().secret_key().to_owned()).await;
     let told = json!({"bucket": bucket.name, "port": port, "key": key}).to_string();

@@ -113,8 +113,13 @@ async fn parts_go_and_strangers_stay() {
     let stranger = bucket.clone();
     let key = "pre/fix/inventory/team-a/web.part-0009-of-0009.json";
     blocking(move || stranger.write(key, &json!("mine")).unwrap()).await;
-    let mut cut = delivery(some(), AT);
-    cut.documents.max_bytes = std::num::NonZeroU64::new(600);
+    let filler = "x".repeat(1000);
+    let large = rows(&[
+        ("ConfigMap", "team-a", "one", json!({"filler": filler})),
+        ("ConfigMap", "team-a", "two", json!({"filler": filler})),
+    ]);
+    let mut cut = delivery(large, AT);
+    cut.documents.max_bytes = std::num::NonZeroU64::new(2000);
     sink.deliver(&cut).await.unwrap();
     let keys: Vec<String> = objects(&bucket).await.into_keys().collect();
     assert_eq!(
