@@ -70,7 +70,6 @@ impl Soak {
                 "a_server_is_killed_in_the_middle_of_deliveries",
             ),
             Self::Rest => ("kollect-cli", "exports", "an_idle_inventory_rests"),
-            Self::Rest => ("kollect-cli", "exports", "an_idle_inventory_rests"),
             Self::Uploads => (
                 "kollect-sinks",
                 "objects",
@@ -89,7 +88,7 @@ impl Soak {
                 (arguments.minutes * 60).to_string(),
             )
             .env("KOLLECT_KILLS", arguments.kills.to_string())
-            .env("KOLLECT_SERVER_KILLS", arguments.server_kills.to_string());
+            .env("KOLLECT_SERVER_KILLS", arguments.server_kills.to_string())
             .env("KOLLECT_UPLOAD_KILLS", "100");
         Ok(command)
     }

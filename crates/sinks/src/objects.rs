@@ -48,6 +48,7 @@ use kollect_api::{
 };
 use kollect_inventory::Snapshot;
 use object_store::UpdateVersion;
+use sha2::{Digest, Sha256};
 use tokio::{runtime::Handle, task::spawn_blocking};
 
 use crate::{
@@ -57,6 +58,7 @@ use crate::{
     error::SinkError,
     layout::{
         FileOwner, Layout, RepoPath,
+        body::hex,
         ownership::RecordEdit,
         path::RESERVED,
         plan::plan_release,
@@ -67,7 +69,7 @@ use crate::{
 
 use self::{
     bucket::{Bucket, Expected, Label},
-    draft::{Draft, DraftFile},
+    draft::{Draft, DraftFile, Earlier},
     fault::Refusal,
     latest::Listed,
     settings::OnDelete,
@@ -194,7 +196,10 @@ impl ObjectSink {
         let mut receipt = Receipt::default();
         let mut listed = Vec::with_capacity(files.len());
         for file in files {
-            let earlier = latest.as_ref().map(|latest| latest.earlier(&file));
+            let earlier = match &latest {
+                None => Earlier::Unlisted,
+                Some(latest) => latest.earlier(&file),
+            };
             let entry = self.write(&file, earlier, &mut receipt).await?;
             listed.push(entry);
         }
@@ -207,16 +212,16 @@ impl ObjectSink {
         receipt.removed = self.remove(&steps.removals).await?;
         self.edit(&steps.settle, &mut versions).await?;
         self.clean(|clean| clean.insert(inventory.clone()));
-        receipt.note = note(misfits, &retyped);
+        receipt.skipped = misfits;
+        receipt.note = note(&retyped);
         Ok(receipt)
     }
 
-    /// Writes one file, unless it holds what it should. `earlier` is what the manifest says of it,
-    /// where there is one: a file that it does not know is written again.
+    /// Writes one file, unless it holds what it should, and what the manifest says of it is true.
     async fn write(
         &self,
         file: &DraftFile,
-        earlier: Option<Option<Listed>>,
+        earlier: Earlier,
         receipt: &mut Receipt,
     ) -> Result<Listed, SinkError> {
         let DraftFile {
@@ -228,21 +233,24 @@ impl ObjectSink {
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
         let found = self.bucket.find(path).await?;
         let same = |version: &UpdateVersion| match &earlier {
-            None => true,
-            Some(Some(entry)) => entry.etag.is_some() && entry.etag == version.e_tag,
-            Some(None) => false,
+            Earlier::Unlisted => true,
+            Earlier::Listed(entry) => entry.etag.is_some() && entry.etag == version.e_tag,
+            Earlier::Unknown => false,
         };
         if let Some(found) = &found
             && found.identity.as_ref() == Some(identity)
             && same(&found.version)
         {
-            return Ok(earlier.flatten().unwrap_or(Listed {
-                path: name,
-                rows: *rows,
-                bytes: found.size,
-                sha256: String::new(),
-                etag: found.version.e_tag.clone(),
-            }));
+            return Ok(match earlier {
+                Earlier::Listed(entry) => entry,
+                Earlier::Unlisted | Earlier::Unknown => Listed {
+                    path: name,
+                    rows: *rows,
+                    bytes: found.size,
+                    sha256: String::new(),
+                    etag: found.version.e_tag.clone(),
+                },
+            });
         }
         let expected = found.map_or(Expected::Absent, |found| Expected::Version(found.version));
         let label = Label {
@@ -329,25 +337,16 @@ impl ObjectSink {
 }
 
 /// What a person may want to know.
-fn note(misfits: Option<crate::sink::Skipped>, retyped: &[(String, String)]) -> Option<String> {
-    let misfits = misfits.map(|misfits| {
-        format!(
-            "{} values are not of the type that their profile declares and are null in their \
-             column, the first in {}",
-            misfits.rows, misfits.first
-        )
-    });
+fn note(retyped: &[(String, String)]) -> Option<String> {
     let retyped = retyped.iter().map(|(before, now)| {
         format!("the declared type of column {before} changed; values of the new type are in {now}")
     });
-    let all: Vec<String> = misfits.into_iter().chain(retyped).collect();
+    let all: Vec<String> = retyped.collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    use sha2::{Digest, Sha256};
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes))
 }
 
 /// Looks at a bucket where waiting holds up nobody else.

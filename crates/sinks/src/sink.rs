@@ -116,6 +116,9 @@ pub enum Why {
         /// The limit in bytes.
         limit: u64,
     },
+    /// Not the rows but values of them: they are not of the type that their profile declares, so
+    /// their columns hold nothing.
+    OtherType,
 }
 
 impl fmt::Display for Skipped {
@@ -133,6 +136,11 @@ impl fmt::Display for Skipped {
                 "{rows} row(s) left out that are larger than the {limit} bytes that the server \
                  takes, the first is {first}; raise the limit of the server, or let the profile \
                  extract less"
+            ),
+            Why::OtherType => write!(
+                f,
+                "{rows} value(s) left out of their columns that are not of the type that their \
+                 profile declares, the first is {first}; correct the type in the profile"
             ),
         }
     }

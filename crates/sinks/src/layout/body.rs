@@ -131,8 +131,7 @@ impl Body {
                 digest.update(document.checksum().as_bytes());
             }
         }
-        let digits = digest.finalize();
-        digits.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest.finalize())
     }
 
     /// The bytes in pieces of moderate size.
@@ -278,6 +277,16 @@ impl Iterator for Compressed {
             }
         }
     }
+}
+
+/// Two lower-case digits per byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
 }
 
 /// What the format calls itself.

@@ -51,6 +51,17 @@ pub(super) struct DraftFile {
     pub(super) rows: u64,
 }
 
+/// What is listed of a file before it is written.
+#[derive(Debug, Clone)]
+pub(super) enum Earlier {
+    /// There is no manifest to list it.
+    Unlisted,
+    /// The manifest does not know it.
+    Unknown,
+    /// This.
+    Listed(Listed),
+}
+
 /// A manifest to be, and the one that is there.
 #[derive(Debug)]
 pub(super) struct DraftLatest {
@@ -61,9 +72,13 @@ pub(super) struct DraftLatest {
 
 impl DraftLatest {
     /// What the manifest that is there says of a file.
-    pub(super) fn earlier(&self, file: &DraftFile) -> Option<Listed> {
+    pub(super) fn earlier(&self, file: &DraftFile) -> Earlier {
         let name = file.path.rsplit('/').next().unwrap_or_default();
-        self.before.as_ref()?.file(name).cloned()
+        let before = self.before.as_ref();
+        match before.and_then(|before| before.file(name)) {
+            Some(entry) => Earlier::Listed(entry.clone()),
+            None => Earlier::Unknown,
+        }
     }
 
     /// The text of the next manifest, unless the one that is there says the same.

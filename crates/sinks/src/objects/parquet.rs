@@ -3,7 +3,7 @@
 //! Columns stand in the order of their names, rows in that of namespace and name. A row group is
 //! written as soon as it is full, so that much is in memory and no more.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow_array::{
     ArrayRef, RecordBatch,
@@ -34,7 +34,7 @@ use crate::{
         body::Making,
         csv::{Column, attribute_text},
     },
-    sink::Skipped,
+    sink::{Skipped, Why},
 };
 
 /// Rows of a row group; the vectors of DuckDB fit into it without a rest.
@@ -150,6 +150,7 @@ pub(super) fn misfits(rows: &Snapshot, columns: &[TypedColumn]) -> Option<Skippe
             found
                 .get_or_insert_with(|| Skipped {
                     rows: 0,
+                    why: Why::OtherType,
                     first: format!(
                         "{}/{}/{} ({name})",
                         origin.kind(),
@@ -215,12 +216,6 @@ struct Pieces {
     schema: Arc<Schema>,
     writer: Option<ArrowWriter<Vec<u8>>>,
     next: usize,
-}
-
-impl fmt::Debug for Pieces {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pieces").field("next", &self.next).finish()
-    }
 }
 
 impl Pieces {

@@ -182,10 +182,9 @@ pub(super) fn on_delete(
         Some("retain") => Ok(OnDelete::Retain),
         Some("prune") => Ok(OnDelete::Prune),
         None | Some("") => Ok(match layout.lake().map(|lake| lake.partitioning) {
-            Some(Partitioning::Current) => OnDelete::Prune,
             Some(Partitioning::Dated | Partitioning::Generation) => OnDelete::Retain,
             None if layout.keeps_generations() => OnDelete::Retain,
-            None => OnDelete::Prune,
+            None | Some(Partitioning::Current) => OnDelete::Prune,
         }),
         Some(_) => Err(SinkError::terminal(
             "options.onInventoryDelete must be retain or prune",

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::SinkError,
-    layout::{Body, RepoPath},
+    layout::{Body, RepoPath, body::hex},
 };
 
 /// Bytes of a part; what is shorter is sent in one piece.
@@ -187,8 +187,7 @@ impl Parts {
     }
 
     fn digest(&self) -> String {
-        let digest = self.digest.clone().finalize();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.digest.clone().finalize())
     }
 }
 
@@ -229,9 +228,7 @@ mod tests {
                 lengths[..full].iter().all(|length| *length == PART),
                 "{lengths:?}"
             );
-            let expected = Sha256::digest(&whole);
-            let expected: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(parts.digest(), expected);
+            assert_eq!(parts.digest(), hex(&Sha256::digest(&whole)));
         }
     }
 }

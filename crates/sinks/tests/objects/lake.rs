@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, sync::Arc};
 
-use kollect_sinks::{Delivery, Receipt};
+use kollect_sinks::{Delivery, Receipt, Why};
 use kollect_testkit::{RunDir, python, s3::Bucket};
 use serde_json::{Value, json};
 
@@ -179,10 +179,12 @@ async fn l5_l6_l7_typed_columns_in_two_readers() {
     let mut typed_rows = delivery(rows(&typed()), AT);
     typed_rows.documents.types = types(&declared());
     let receipt = deliver(&bucket, port, extra, &typed_rows).await;
-    let note = receipt.note.expect("what does not fit is told");
+    let skipped = receipt.skipped.expect("what does not fit is told");
+    assert_eq!(skipped.rows, 2);
+    assert_eq!(skipped.why, Why::OtherType);
     assert!(
-        note.starts_with("2 values") && note.contains("Deployment/team-a/api"),
-        "{note}"
+        skipped.first.starts_with("Deployment/team-a/api"),
+        "{skipped}"
     );
     let copy = copy(&bucket).await;
     let found = python(
