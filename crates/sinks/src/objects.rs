@@ -272,7 +272,15 @@ impl ObjectSink {
     /// Gives up uploads of an earlier process, or of a delivery that did not end well.
     async fn give_up(&self, steps: &Steps) -> Result<(), SinkError> {
         let ours = |path: &str| steps.claimed.contains(path);
-        let count = self.bucket.give_up_leftovers(&ours).await?;
+        let count = match self.bucket.give_up_leftovers(&ours).await {
+            Ok(count) => count,
+            // Who may not look for them, or asks a server that cannot tell, writes all the same.
+            Err(error @ (SinkError::Forbidden(_) | SinkError::Terminal(_))) => {
+                tracing::warn!(%error, "unfinished uploads cannot be looked for");
+                0
+            }
+            Err(error) => return Err(error),
+        };
         if count > 0 {
             tracing::info!(bucket = ?self.bucket, count, "unfinished uploads were given up");
         }

@@ -101,25 +101,11 @@ impl Lake {
     }
 
     /// Whether a file of an earlier delivery that is not part of this one stays: sets of other days
-    /// that are not too old, and other generations.
+    /// that are not too old, and of other generations. A history also stays when the partitioning
+    /// is another one now.
     pub fn keeps(&self, path: &RepoPath, place: &SetPlace<'_>) -> bool {
-        match self.partitioning {
-            Partitioning::Current => false,
-            Partitioning::Generation => {
-                let Some((directory, file)) = path.rsplit_once('/') else {
-                    return false;
-                };
-                let generation = file
-                    .strip_prefix("generation=")
-                    .and_then(|rest| rest.split('.').next());
-                let this = place.generation.to_string();
-                *directory == *self.directory(place)
-                    && generation.is_some_and(|generation| generation != this)
-            }
-            Partitioning::Dated => {
-                let Some(date) = date_of(path) else {
-                    return false;
-                };
+        match (self.partitioning, date_of(path)) {
+            (Partitioning::Dated, Some(date)) => {
                 let today = place.at.to_zoned(TimeZone::UTC).date();
                 let oldest = self
                     .keep_days
@@ -127,8 +113,26 @@ impl Lake {
                     .and_then(|days| today.checked_sub(jiff::Span::new().days(days)).ok());
                 date != today && oldest.is_none_or(|oldest| date >= oldest)
             }
+            (Partitioning::Generation, None) => {
+                let here = path.parent() == Some(&*self.directory(place));
+                let this = place.generation.to_string();
+                let generation = generation_of(path);
+                generation.is_some_and(|generation| !here || generation != this)
+            }
+            _ => is_history(path),
         }
     }
+}
+
+/// Whether a file is one of a day or of a generation.
+pub fn is_history(path: &RepoPath) -> bool {
+    date_of(path).is_some() || generation_of(path).is_some()
+}
+
+/// The generation of a path, where `generation` puts it.
+fn generation_of(path: &RepoPath) -> Option<&str> {
+    let file = path.segments().next_back()?;
+    file.strip_prefix("generation=")?.split('.').next()
 }
 
 fn day(at: Timestamp) -> String {
@@ -275,7 +279,10 @@ mod tests {
         );
         let named = |name: &str| format!("inventory/cluster=lab/ns=team-a/name=web/{name}");
         for (lake, path, expected) in [
-            (&current, dated("2026-11-15"), false),
+            (&current, dated("2026-11-15"), true),
+            (&current, "inventory/team-a/web.json".to_owned(), false),
+            (&current, named("generation=8.parquet"), true),
+            (&days, named("generation=8.parquet"), true),
             (&days, dated("2026-11-15"), true),
             (&days, dated("2026-11-14"), true),
             (&days, dated("2026-11-13"), false),
@@ -292,8 +299,8 @@ mod tests {
             ),
             (
                 &generation,
-                "inventory/cluster=old/ns=team-a/name=web/generation=8.parquet".to_owned(),
-                false,
+                "inventory/cluster=old/ns=team-a/name=web/generation=9.parquet".to_owned(),
+                true,
             ),
         ] {
             let path = RepoPath::clean(&path).unwrap();

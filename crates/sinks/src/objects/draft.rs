@@ -19,7 +19,7 @@ use crate::{
     layout::{
         Body, FileOwner, Header, Held, Lake, Layout, LayoutError, RepoPath,
         csv::identity_columns,
-        lake::SetPlace,
+        lake::{SetPlace, is_history},
         steps::{Steps, plan_steps},
     },
     sink::{Delivery, Skipped},
@@ -124,7 +124,7 @@ impl Draft {
             .into_iter()
             .map(|file| DraftFile::new(file.path, file.body, total))
             .collect();
-        let kept = |path: &RepoPath| layout.keeps_document(header, path);
+        let kept = |path: &RepoPath| layout.keeps_document(header, path) || is_history(path);
         Ok(Self {
             steps: plan_steps(owner, &paths(&files), &kept, view)?,
             files,

@@ -29,7 +29,7 @@ const ANSWER: usize = 4 << 20;
 const PAGES: usize = 20;
 
 /// Signed requests of our own.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct S3Requests {
     pub(super) store: Arc<AmazonS3>,
     pub(super) client: HttpClient,

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long a server may take to take a request and to begin its answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The region when nobody names one.
 const DEFAULT_REGION: &str = "us-east-1";
 
