@@ -62,5 +62,6 @@ pub mod tls;
 pub use census::Census;
 pub use error::SinkError;
 pub use sink::{
-    AttributeTypes, Delivery, DeliveryRows, Demand, DocumentOptions, Place, ReadBack, Receipt, Sink, Skipped, Why,
+    AttributeTypes, Delivery, DeliveryRows, Demand, DocumentOptions, Place, ReadBack, Receipt,
+    Sink, Skipped, Why,
 };
