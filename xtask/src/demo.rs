@@ -8,17 +8,18 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use kollect_testkit::git::Repository;
+use kollect_testkit::nats::Admission;
 use kollect_testkit::postgres::{Database, Tls};
 use kollect_testkit::process::{Process, Program};
 use kollect_testkit::progress::{human, say};
 use kollect_testkit::wait::eventually;
-use kollect_testkit::{Cluster, ControlPlane, GitServer, Postgres};
+use kollect_testkit::{Cluster, ControlPlane, GitServer, Nats, Postgres};
 
 use crate::{codegen, workspace};
 
 const INTRODUCTION: &str = "\
-This starts etcd, kube-apiserver, kube-controller-manager, PostgreSQL and a Git server on loopback, applies Kollect's
-kinds and samples and runs the operator. It takes less than a minute; the first time on a machine the servers are
+This starts etcd, kube-apiserver, kube-controller-manager, PostgreSQL, NATS and a Git server on loopback, applies
+Kollect's kinds and samples and runs the operator. It takes less than a minute; the first time on a machine the servers are
 compiled before, about 7 minutes on two cores.";
 
 #[derive(Args)]
@@ -64,9 +65,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let fleet = git.create_repo("fleet")?;
     let platform = ("kollect-system", "fleet-git", &fleet);
     give_credentials(cluster, &database, &git, platform)?;
+    let nats = Nats::start(&Admission::Passwords)?;
+    follow_changes(cluster, &nats)?;
     let operator = operator(&control_plane)?;
     collect(cluster)?;
     deliver(cluster, &database, &repository)?;
+    show_message(&nats)?;
     roll_up(cluster)?;
 
     if !arguments.once {
@@ -74,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         wait_for_ctrl_c()?;
     }
     drop(operator);
-    drop((postgres, git));
+    drop((postgres, git, nats));
     drop(control_plane);
     println!("\nThe servers are stopped and their data is removed.");
     Ok(())
@@ -200,6 +204,55 @@ fn give_credentials(
     ];
     let patch: &[&str] = &[&patch[..], &["-p", &place]].concat();
     cluster.kubectl(patch).map(|_| ())
+}
+
+/// Lets the team's inventory publish its changes.
+fn follow_changes(cluster: &Cluster, nats: &Nats) -> Result<()> {
+    let user = format!("--from-literal=username={}", nats.user());
+    let password = format!("--from-literal=password={}", nats.password());
+    cluster.kubectl(&[
+        "create",
+        "secret",
+        "generic",
+        "nats-login",
+        &user,
+        &password,
+        "-n",
+        "team-a",
+    ])?;
+    let place = format!(
+        r#"{{"spec":{{"connectionTest":true,"nats":{{"url":"nats://127.0.0.1:{}"}}}}}}"#,
+        nats.port()
+    );
+    let reference = r#"{"spec":{"eventSinkRefs":[{"name":"changes"}]}}"#;
+    for (object, patch) in [
+        ("kollecteventsink/changes", place.as_str()),
+        ("kollectinventory/team-inventory", reference),
+    ] {
+        cluster.kubectl(&["patch", object, "-n", "team-a", "--type=merge", "-p", patch])?;
+    }
+    Ok(())
+}
+
+/// Shows the message of the changed row.
+fn show_message(nats: &Nats) -> Result<()> {
+    let reader = nats.reader()?;
+    let last = eventually("the message of the change", || {
+        let mut messages = reader.all("kollect_events", "inventory.events.>")?;
+        let last = messages.pop().context("no message")?;
+        let name = &last["body"]["item"]["name"];
+        let image = &last["body"]["item"]["attributes"]["image"];
+        ensure!(
+            name == "api" && image == "registry.example/api:1.5.0",
+            "{last}"
+        );
+        Ok(last)
+    })?;
+    let subject = last["subject"].as_str().unwrap_or_default();
+    println!("\n$ nats sub --stream kollect_events --last inventory.events.>");
+    println!("[{subject}]\n{:#}", last["body"]);
+    say("the one changed row is the one new message");
+    Ok(())
 }
 
 /// Shows the team's rows in its database, changes one object, and shows the row that follows.

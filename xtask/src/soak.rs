@@ -30,6 +30,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 100)]
     server_kills: usize,
 
+    /// How often the operator is killed while it publishes to a stream.
+    #[arg(long, default_value_t = 200)]
+    stream_kills: usize,
+
     /// Test the debug build, as the tests do, instead of the one that is shipped.
     #[arg(long)]
     debug: bool,
@@ -40,6 +44,7 @@ enum Soak {
     Neighbours,
     Kills,
     Servers,
+    Streams,
     Rest,
     Uploads,
 }
@@ -50,6 +55,9 @@ impl Soak {
             Self::Neighbours => "one namespace does its worst, another one must not notice",
             Self::Kills => "the operator killed at any moment loses and deletes nothing",
             Self::Servers => "a MongoDB server killed in the middle loses nothing it acknowledged",
+            Self::Streams => {
+                "the newest messages are right however often operator and server are killed"
+            }
             Self::Rest => "an idle inventory writes nothing for ten minutes",
             Self::Uploads => "uploads killed a hundred times leave nothing half written",
         }
@@ -68,6 +76,11 @@ impl Soak {
                 "kollect-sinks",
                 "mongo",
                 "a_server_is_killed_in_the_middle_of_deliveries",
+            ),
+            Self::Streams => (
+                "kollect-cli",
+                "streams",
+                "kills_leave_the_newest_messages_right",
             ),
             Self::Rest => ("kollect-cli", "exports", "an_idle_inventory_rests"),
             Self::Uploads => (
@@ -89,7 +102,8 @@ impl Soak {
             )
             .env("KOLLECT_KILLS", arguments.kills.to_string())
             .env("KOLLECT_SERVER_KILLS", arguments.server_kills.to_string())
-            .env("KOLLECT_UPLOAD_KILLS", "100");
+            .env("KOLLECT_UPLOAD_KILLS", "100")
+            .env("KOLLECT_STREAM_KILLS", arguments.stream_kills.to_string());
         Ok(command)
     }
 }

@@ -47,6 +47,8 @@ static REGISTRY: &[&dyn Backend] = &[
     &crate::kafka::KafkaBackend,
     #[cfg(feature = "mongodb")]
     &crate::mongo::MongoBackend,
+    #[cfg(feature = "nats")]
+    &crate::nats::NatsBackend,
     #[cfg(feature = "object-store")]
     &crate::objects::ObjectBackend,
     #[cfg(feature = "postgres")]

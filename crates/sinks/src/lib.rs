@@ -23,7 +23,7 @@
 //! | [`events`] | rows as messages: keys, bodies, headers, differences |
 //! | [`layout`] | rows as files: formats, paths, indexes |
 //! | [`memory`] | a sink without a backend, the reference for all others |
-//! | [`postgres`], [`mongo`], [`git`], [`kafka`], [`objects`] | the backends |
+//! | [`postgres`], [`mongo`], [`git`], [`kafka`], [`nats`], [`objects`] | the backends |
 
 pub mod backend;
 mod census;
@@ -45,6 +45,8 @@ pub mod layout;
 pub mod memory;
 #[cfg(feature = "mongodb")]
 pub mod mongo;
+#[cfg(feature = "nats")]
+pub mod nats;
 #[cfg(feature = "object-store")]
 pub mod objects;
 #[cfg(any(feature = "git", feature = "postgres"))]

@@ -10,6 +10,7 @@
 //! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
 //! | Kafka | [`Kafka`] | topic |
 //! | MongoDB, alone or as a replica set | [`Mongo`] | [`MongoUser`](mongo::MongoUser) |
+//! | NATS JetStream | [`Nats`] | subject |
 //! | S3 (SeaweedFS) | [`S3`] | [`Bucket`](s3::Bucket) |
 //! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
 //!
@@ -51,6 +52,7 @@ pub mod kafka;
 pub mod maven;
 pub mod mongo;
 pub mod names;
+pub mod nats;
 pub mod pki;
 pub mod ports;
 pub mod postgres;
@@ -72,6 +74,7 @@ pub use git::GitServer;
 pub use hostile::Hostile;
 pub use kafka::Kafka;
 pub use mongo::Mongo;
+pub use nats::Nats;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use run_dir::RunDir;

@@ -53,6 +53,9 @@ pub struct Preview {
     /// Which topic would be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kafka: Option<KafkaPreview>,
+    /// Which stream and subject would be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nats: Option<NatsPreview>,
     /// What deserves attention.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -111,6 +114,18 @@ pub struct MongodbPreview {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub expected_index_keys: Vec<String>,
+}
+
+/// Preview of a subject.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NatsPreview {
+    /// The stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// The subject of a row, or of the whole inventory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
 }
 
 /// Preview of a topic.

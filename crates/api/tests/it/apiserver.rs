@@ -336,6 +336,7 @@ fn the_samples_are_accepted_by_server_and_rules() {
         "30-helm-releases.yaml",
         "40-snapshots.yaml",
         "50-mongodb.yaml",
+        "50-events.yaml",
     ];
     let found = std::fs::read_dir(directory).unwrap().count();
     assert_eq!(found, files.len(), "every sample is listed here");

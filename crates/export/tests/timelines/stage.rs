@@ -79,7 +79,7 @@ pub(crate) enum What {
 #[derive(Debug, Default)]
 struct Backend {
     mood: Mood,
-    documents: bool,
+    demand: Option<Demand>,
 }
 
 /// The world of the sinks.
@@ -178,12 +178,8 @@ impl Observer for Told {
 impl Sink for Recorder {
     fn demand(&self) -> Demand {
         let backends = self.backends.behaviour.lock().expect("backends");
-        let documents = backends.get(&self.name).is_some_and(|b| b.documents);
-        if documents {
-            Demand::Documents
-        } else {
-            Demand::Changes
-        }
+        let demand = backends.get(&self.name).and_then(|backend| backend.demand);
+        demand.unwrap_or(Demand::Changes)
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
@@ -392,14 +388,19 @@ impl Stage {
 
     /// From now on this sink, which is referred to already, wants all rows every time.
     pub(crate) fn writes_documents(&mut self, sink: &str) {
+        self.demands(sink, Demand::Documents);
+    }
+
+    /// From now on this sink, which is referred to already, wants to be given this.
+    pub(crate) fn demands(&mut self, sink: &str, demand: Demand) {
         let mut backends = self.backends.behaviour.lock().expect("backends");
-        backends.entry(sink.to_owned()).or_default().documents = true;
+        backends.entry(sink.to_owned()).or_default().demand = Some(demand);
         let mut orders = self.order.deliver.iter_mut();
         let order = orders
             .find(|order| order.key.name == sink)
             .expect("a reference");
         if let Source::Ready(source) = &mut order.source {
-            Arc::make_mut(source).demand = Demand::Documents;
+            Arc::make_mut(source).demand = demand;
         }
     }
 

@@ -9,7 +9,7 @@ use kollect_export::{
     order::Source,
     report::{LaneState, RetireState},
 };
-use kollect_sinks::SinkError;
+use kollect_sinks::{Demand, SinkError};
 
 use crate::stage::{Mood, Stage, What, resumed, sink_order};
 
@@ -337,6 +337,35 @@ async fn s36_a_restart_trusts_a_fresh_status_and_nothing_else() {
         let last = whats(&stage).pop().expect("a change is delivered");
         let whole = all(&["r1", "r2"]);
         assert_eq!(last == whole, expected == 0, "{interval:?} {age} {last:?}");
+    }
+}
+
+/// A stream knows itself what it holds: it is asked at every start, whatever a status says, and at
+/// every refresh; in between it gets what changed.
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_compared_at_every_start_and_refresh() {
+    let checksum = {
+        let mut stage = Stage::new();
+        stage.listed(&[("r1", 1)]);
+        stage.go();
+        stage.until(1_000).await;
+        stage.report().survey.expect("a survey").checksum
+    };
+    for interval in [D, ON_CHANGE] {
+        let mut stage = Stage::new();
+        stage.sink("stream", interval).resume = Some(resumed(&checksum, 10));
+        stage.demands("stream", Demand::Stream);
+        stage.listed(&[("r1", 1)]);
+        stage.go();
+        stage.until(1_000).await;
+        assert_eq!(whats(&stage), [all(&["r1"])], "{interval:?}");
+        stage.put("r2", 1);
+        stage.until(2_000).await;
+        let change = What::Changes(vec!["r2".to_owned()], Vec::new());
+        assert_eq!(whats(&stage).last(), Some(&change), "{interval:?}");
+        stage.until(40_000).await;
+        let refreshed = whats(&stage).last() == Some(&all(&["r1", "r2"]));
+        assert_eq!(refreshed, !interval.is_zero(), "{interval:?}");
     }
 }
 

@@ -81,9 +81,18 @@ impl NatsGuard {
         trust: &Trust,
         server: NatsServer,
     ) -> Result<Self, SinkError> {
+        Self::open_with(dialer, Arc::new(trust.client_config()?), server).await
+    }
+
+    /// The same for a TLS client that was set up before.
+    pub async fn open_with(
+        dialer: Dialer,
+        config: Arc<ClientConfig>,
+        server: NatsServer,
+    ) -> Result<Self, SinkError> {
         let way = Arc::new(Way {
             dialer,
-            config: Arc::new(trust.client_config()?),
+            config,
             server,
         });
         let serve = move |stream, failure| Arc::clone(&way).serve(stream, failure);
