@@ -152,8 +152,17 @@ impl Kafka {
             });
         format.run()?;
         let server = jvm(&java, &jars, "kafka").arg("kafka.Kafka").arg(&file);
-        let port = ports.plain;
-        let server = Service::start(server, run.path(), move || answers(port))?;
+        // Listeners begin one after the other; the first one says when the broker knows itself.
+        let mut others = vec![ports.sasl, ports.mutual];
+        others.extend(wires.iter().map(|ends| ends.broker));
+        let ready = move || {
+            answers(ports.plain)?;
+            for port in &others {
+                TcpStream::connect((Ipv4Addr::LOCALHOST, *port))?;
+            }
+            Ok(())
+        };
+        let server = Service::start(server, run.path(), ready)?;
         Ok(Self {
             server: server.shutdown_signal(Signal::TERM),
             java,

@@ -1,6 +1,6 @@
 //! A topic of its own for every test, and sinks that publish to it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kollect_api::{
@@ -127,4 +127,15 @@ pub(crate) async fn changes(
 ) -> Result<Receipt, SinkError> {
     let rows = DeliveryRows::Changes(Arc::new(Delta::between(before, after)));
     sink.deliver(&delivery(&inventory(), rows)).await
+}
+
+/// Waits until something holds: brokers learn of access rules a moment after they were made.
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
+    for _ in 0..200 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("it never came to this: {what}");
 }

@@ -10,7 +10,7 @@ use kollect_testkit::{
 use serde_json::{Value, json};
 
 use super::{
-    broker::{all, kafka, merge, open, sink},
+    broker::{all, eventually, kafka, merge, open, sink},
     reader::{ask, ends, records},
 };
 
@@ -274,6 +274,7 @@ async fn who_may_not_write_is_told_what_to_grant() {
     let trust = json!({"tls": {"caSecretRef": {"name": "ca"}}});
     let secret = [("username", USER), ("password", password), ("ca.crt", &ca)];
     let sink = open(&kafka.sasl(), &topic, trust, &secret).await.unwrap();
+    eventually("the rule is in force", async || sink.probe().await.is_err()).await;
     for error in [
         all(&sink, &Rows::new().deployments(1, 1))
             .await

@@ -25,13 +25,13 @@ fn impostor(answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> String
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let answer = std::sync::Arc::clone(&answer);
-            thread::spawn(move || serve(stream, &*answer));
+            thread::spawn(move || serve(&stream, &*answer));
         }
     });
     address
 }
 
-fn serve(mut stream: TcpStream, answer: &dyn Fn(&[u8]) -> Vec<u8>) {
+fn serve(mut stream: &TcpStream, answer: &dyn Fn(&[u8]) -> Vec<u8>) {
     let mut length = [0; 4];
     while stream.read_exact(&mut length).is_ok() {
         let mut request = vec![0; u32::from_be_bytes(length) as usize];
