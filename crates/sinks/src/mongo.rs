@@ -255,7 +255,15 @@ impl MongoSink {
                 }
             }
         }
+        writer.confirm().await?;
         writer.order.open = false;
+        // What was read on one primary and is not confirmed may be gone on the next.
+        if self::incarnation(&connection, &place.id).await? != incarnation {
+            return Err(SinkError::transient(
+                "mongodb upsert: the replica set has another primary than when the delivery began",
+            )
+            .into());
+        }
         let note = (!place.warnings.is_empty()).then(|| place.warnings.join("; "));
         let receipt = Receipt {
             note,

@@ -190,7 +190,7 @@ first = this(ports[0])
 if sys.argv[2] == 'true':
     first.admin.command('replSetInitiate', {
         '_id': sys.argv[3],
-        'settings': {'electionTimeoutMillis': 2000, 'heartbeatIntervalMillis': 500},
+        'settings': {'electionTimeoutMillis': 4000, 'heartbeatIntervalMillis': 500},
         'members': [{'_id': n, 'host': '127.0.0.1:' + port, 'priority': 2 if n == 0 else 1}
                     for n, port in enumerate(ports)],
     })

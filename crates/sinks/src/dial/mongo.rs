@@ -5,7 +5,8 @@
 //! connections reads along: a message longer than any honest one ends the connection before the
 //! client has heard of it. While a connection is only used to say hello and to log in, as the ones
 //! that watch a server are for all of their life, messages are short: a hello names the members
-//! of a set, and the client would open connections to each of thousands.
+//! of a set, and the client would open connections to each of thousands. A member that is no host
+//! but a socket in the file system would be opened past the listener, so no hello may name one.
 //!
 //! TLS begins and ends here too, under the policy of every other backend; the client's own TLS takes
 //! authorities from files only, and has an opinion of its own about which ones to trust.
@@ -18,6 +19,7 @@ use std::{
     },
 };
 
+use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The length and three more numbers, in front of every message.
@@ -35,6 +37,8 @@ const OP_QUERY: i32 = 2004;
 const LONGEST: u32 = 17 << 20;
 /// The longest answer to a hello or a step of a login. A set has fifty members at most.
 const LONGEST_OF_HANDSHAKE: u32 = 16 << 10;
+/// How the client knows that a member is no host: its name ends like this.
+const SOCKET: &[u8] = b".sock\0";
 /// The commands of a connection that is not used for anything yet.
 const HANDSHAKE: [&[u8]; 6] = [
     b"hello",
@@ -51,6 +55,9 @@ pub(super) enum Breach {
     /// Its length is impossible.
     #[error("the server's answer is no message of MongoDB")]
     Nonsense,
+    /// It names a socket of this machine as a server.
+    #[error("the server names a socket of the operator's own machine as a member of its set")]
+    LocalSocket,
     /// It is too long for what was asked.
     #[error("the server's answer is longer than {0} bytes, which no answer of MongoDB is")]
     TooLong(u32),
@@ -81,10 +88,22 @@ where
             LONGEST_OF_HANDSHAKE
         };
         let rest = judged(length, limit).map_err(io::Error::other)?;
-        client.write_all(&header).await?;
         let mut body = (&mut server).take(rest.into());
-        if tokio::io::copy(&mut body, &mut client).await? < rest.into() {
-            return client.shutdown().await;
+        if limit == LONGEST {
+            client.write_all(&header).await?;
+            if tokio::io::copy(&mut body, &mut client).await? < rest.into() {
+                return client.shutdown().await;
+            }
+        } else {
+            let mut hello = Vec::new();
+            if body.read_to_end(&mut hello).await? < rest as usize {
+                return client.shutdown().await;
+            }
+            if memmem::find(&hello, SOCKET).is_some() {
+                return Err(io::Error::other(Breach::LocalSocket));
+            }
+            client.write_all(&header).await?;
+            client.write_all(&hello).await?;
         }
         client.flush().await?;
         if let Some(honest) = honest.take() {
@@ -244,6 +263,21 @@ mod tests {
             let result = back(&bytes[..], &mut heard, &AtomicBool::new(working), || {}).await;
             assert_eq!(result.is_ok(), passes, "{result:?}");
             assert_eq!(heard.len(), if passes { bytes.len() } else { 0 });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_member_is_no_socket() {
+        for (member, passes) in [("db.example:27017", true), ("/run/x.sock", false)] {
+            let mut bytes = message(OP_MSG, "x", 0).0;
+            bytes.extend(member.as_bytes());
+            bytes.push(0);
+            let length = i32::try_from(bytes.len()).unwrap();
+            bytes[..4].copy_from_slice(&length.to_le_bytes());
+            let mut heard = Vec::new();
+            let result = back(&bytes[..], &mut heard, &AtomicBool::new(false), || {}).await;
+            assert_eq!(result.is_ok(), passes, "{member}: {result:?}");
+            assert_eq!(heard.is_empty(), !passes, "{member}");
         }
     }
 

@@ -11,8 +11,8 @@
 //! * `mongodb` 3.9 sends names as names and shows a user and a password (RFC 1929). The password of
 //!   a listener is made for it alone; a caller without it gets nowhere. Whoever builds the client
 //!   has to set `socks5_proxy` after parsing a connection string, which may name a proxy itself,
-//!   and has to refuse `ServerAddress::Unix`, which is opened past every proxy. A replica set may
-//!   name such a path as its member too; the container of the operator has none to offer.
+//!   and has to refuse `ServerAddress::Unix`, which is opened past every proxy. A replica set that
+//!   names such a path as its member is left (`mongo`).
 //!   `mongodb+srv://` asks the system's name servers for SRV and TXT records directly. That opens
 //!   no connection to what they say: the targets are dialled by name, here, like all others.
 //! * Some cannot show a password (`rskafka` 0.6 was one). A listener for them admits connections of

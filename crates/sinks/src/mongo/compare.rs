@@ -1,6 +1,9 @@
 //! What a collection holds of an inventory, beside what it should hold.
 //!
-//! Only keys and hashes are read. Memory stays in proportion to the rows that are to be there,
+//! Only keys and hashes are read, as the primary has them at this moment: a primary that was just
+//! elected has everything that was ever confirmed, but does not show all of it yet to whoever asks
+//! for confirmed data only. What was read that is not confirmed becomes so with the next write
+//! (`Writer::confirm`), or the primary changes, and everything is compared again. Memory stays in proportion to the rows that are to be there,
 //! whatever the server sends.
 
 use std::hash::{BuildHasher, RandomState};
@@ -121,7 +124,7 @@ impl<'r> Wanted<'r> {
             .find(filter)
             .projection(fields)
             .batch_size(ANSWER)
-            .read_concern(ReadConcern::majority())
+            .read_concern(ReadConcern::local())
             .await
             .map_err(fault)?;
         let mut seen = vec![false; self.rows.len()];

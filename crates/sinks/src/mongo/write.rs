@@ -183,14 +183,22 @@ impl Writer<'_> {
         }
         if self.connection.numbered {
             // Waits for the command that is being carried out, and outdates all before it.
-            let mut nothing = RawArrayBuf::new();
-            nothing.push(rawdoc! {"q": {"_id": ObjectId::new()}, "limit": 1});
-            self.send_deletes(UPSERT, nothing).await?;
+            self.confirm().await?;
         } else {
             let session = self.order.session.id().clone();
             self.kill(session).await?;
         }
         Ok(())
+    }
+
+    /// Writes nothing, and returns when a majority has everything that was there before.
+    pub(super) async fn confirm(&mut self) -> Result<(), Fault> {
+        if !self.connection.numbered {
+            return Ok(());
+        }
+        let mut nothing = RawArrayBuf::new();
+        nothing.push(rawdoc! {"q": {"_id": ObjectId::new()}, "limit": 1});
+        self.send_deletes(UPSERT, nothing).await.map(drop)
     }
 
     /// Ends what is being done in a session.

@@ -36,6 +36,7 @@ pub(crate) struct Stage {
     pub(crate) user: MongoUser,
     pub(crate) uri: String,
     pub(crate) admin: Client,
+    replicated: bool,
 }
 
 impl Stage {
@@ -63,6 +64,7 @@ impl Stage {
             uri: server.uri_of(&user),
             user,
             admin,
+            replicated: server.uri().contains("replicaSet"),
         }
     }
 
@@ -76,8 +78,27 @@ impl Stage {
 
     /// All documents.
     pub(crate) async fn documents(&self) -> Vec<Document> {
+        self.meet_primary().await;
         let all = self.collection().find(doc! {}).await.expect("documents");
         all.try_collect().await.expect("documents")
+    }
+
+    /// Waits until whom we ask is the primary: one that is none any more may not know it yet.
+    async fn meet_primary(&self) {
+        if !self.replicated {
+            return;
+        }
+        let note = doc! {
+            "appendOplogNote": 1, "data": {}, "writeConcern": {"w": "majority", "wtimeout": 5_000},
+        };
+        for _ in 0..60 {
+            let noted = self.admin.database("admin").run_command(note.clone()).await;
+            if noted.is_ok_and(|answer| !answer.contains_key("writeConcernError")) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+        panic!("there is no primary");
     }
 
     /// A sink of the user; `changes` is merged into its spec.
