@@ -223,7 +223,7 @@ impl MongoSink {
         snapshot: &Snapshot,
     ) -> Result<(Receipt, Left), Fault> {
         let connection = self.connection().await?;
-        let (place, incarnation) = self.place(&connection).await?;
+        let (place, mut incarnation) = self.place(&connection).await?;
         let survey = Survey::of(snapshot.rows());
         let slot = self.order(&delivery.inventory);
         let mut slot = slot.lock().await;
@@ -233,11 +233,13 @@ impl MongoSink {
         let suspicious = writer.order.open && !connection.numbered;
         writer.settle().await?;
         let mut tally = Tally::default();
-        if snapshot.is_empty() && snapshot.held().is_empty() {
-            tally.removed = writer.clear().await?;
-        } else {
-            let wanted = Wanted::new(survey.winners(snapshot.rows()), snapshot.held());
-            for round in 0..ROUNDS {
+        let wanted = Wanted::new(survey.winners(snapshot.rows()), snapshot.held());
+        let nothing = snapshot.is_empty() && snapshot.held().is_empty();
+        let mut settled = false;
+        for round in 0..ROUNDS {
+            if nothing {
+                tally.removed += writer.clear().await?;
+            } else {
                 let partition = writer.partition;
                 let names = &self.plan.names;
                 let found = wanted.compare(&connection, names, &partition).await?;
@@ -249,21 +251,26 @@ impl MongoSink {
                 writer.delete_keys(unstorable.iter(), &mut tally).await?;
                 let stale = found.stale.into_iter();
                 writer.delete(stale, &mut tally).await?;
-                let again = found.more || (suspicious && round == 0);
-                if !again {
-                    break;
+                if found.more || (suspicious && round == 0) {
+                    continue;
                 }
             }
+            writer.confirm().await?;
+            // What was read on one primary and was not confirmed may be gone on the next.
+            let before = incarnation;
+            incarnation = self::incarnation(&connection, &place.id).await?;
+            settled = incarnation == before;
+            if settled {
+                break;
+            }
         }
-        writer.confirm().await?;
-        writer.order.open = false;
-        // What was read on one primary and is not confirmed may be gone on the next.
-        if self::incarnation(&connection, &place.id).await? != incarnation {
+        if !settled {
             return Err(SinkError::transient(
-                "mongodb upsert: the replica set has another primary than when the delivery began",
+                "mongodb upsert: the collection does not come to rest",
             )
             .into());
         }
+        writer.order.open = false;
         let note = (!place.warnings.is_empty()).then(|| place.warnings.join("; "));
         let receipt = Receipt {
             note,

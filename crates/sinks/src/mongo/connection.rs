@@ -26,6 +26,9 @@ use crate::{
 /// another one may take the connection.
 const FORBIDDEN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
+/// How often something is asked, and the pause in between.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// A client and the door it goes through. The driver connects again by itself.
 pub(super) struct Connection {
@@ -84,9 +87,8 @@ impl Connection {
 
     /// A command to the server itself.
     pub(super) async fn admin(&self, stage: &str, command: Document) -> Result<Document, Fault> {
-        let admin = self.client.database("admin");
-        let answer = admin.run_command(command).selection_criteria(primary());
-        answer.await.map_err(|error| self.fault(stage, &error))
+        self.ask(&self.client.database("admin"), stage, command)
+            .await
     }
 
     /// A command to the sink's database.
@@ -96,9 +98,34 @@ impl Connection {
         stage: &str,
         command: Document,
     ) -> Result<Document, Fault> {
-        let database = self.database(names);
-        let answer = database.run_command(command).selection_criteria(primary());
-        answer.await.map_err(|error| self.fault(stage, &error))
+        self.ask(&self.database(names), stage, command).await
+    }
+
+    /// Asks the primary, and again if that is another one by now. All that is asked like this may
+    /// be asked twice.
+    async fn ask(
+        &self,
+        database: &Database,
+        stage: &str,
+        command: Document,
+    ) -> Result<Document, Fault> {
+        let mut attempt = 1;
+        loop {
+            let call = database
+                .run_command(command.clone())
+                .selection_criteria(primary());
+            match call.await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    let fault = self.fault(stage, &error);
+                    if !fault.again || attempt == ATTEMPTS {
+                        return Err(fault);
+                    }
+                }
+            }
+            attempt += 1;
+            sleep(PAUSE).await;
+        }
     }
 
     /// A command with a session of ours.

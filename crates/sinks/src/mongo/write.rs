@@ -181,14 +181,10 @@ impl Writer<'_> {
         if let Some(earlier) = self.order.earlier.take() {
             self.kill(earlier).await?;
         }
-        if self.connection.numbered {
-            // Waits for the command that is being carried out, and outdates all before it.
-            self.confirm().await?;
-        } else {
-            let session = self.order.session.id().clone();
-            self.kill(session).await?;
-        }
-        Ok(())
+        let session = self.order.session.id().clone();
+        self.kill(session).await?;
+        // Waits for the command that is being carried out, and outdates all before it.
+        self.confirm().await
     }
 
     /// Writes nothing, and returns when a majority has everything that was there before.
@@ -418,6 +414,11 @@ impl Writer<'_> {
             attempt += 1;
             sleep(pause).await;
             pause *= 2;
+            if !(numbered && self.connection.numbered) {
+                // It may be under way still, and would go on beside the next one.
+                let session = self.order.session.id().clone();
+                self.kill(session).await?;
+            }
         }
     }
 }
