@@ -49,7 +49,7 @@ use kollect_api::{
     sink::{SinkSpec, common::ProvisioningMode},
 };
 use kollect_inventory::{Delta, Snapshot};
-use mongodb::bson::Bson;
+use mongodb::bson::{Bson, oid::ObjectId};
 use tokio::time::timeout;
 
 pub(crate) use self::backend::MongoBackend;
@@ -423,7 +423,7 @@ async fn incarnation(connection: &Connection, collection: &str) -> Result<String
         .and_then(|hello| hello.get_document("topologyVersion").ok())
         .and_then(|version| version.get("processId"))
         .and_then(Bson::as_object_id);
-    let process = process.map(|id| id.to_hex()).unwrap_or_default();
+    let process = process.map(ObjectId::to_hex).unwrap_or_default();
     Ok(format!("{collection} {process}"))
 }
 

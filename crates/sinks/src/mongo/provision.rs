@@ -88,7 +88,7 @@ impl Plan {
             .get_document("info")
             .ok()
             .and_then(|info| match info.get("uuid") {
-                Some(Bson::Binary(uuid)) if uuid.bytes.len() <= 16 => Some(hex(&uuid.bytes)),
+                Some(Bson::Binary(uuid)) => uuid.to_uuid().ok().map(|uuid| uuid.to_string()),
                 _ => None,
             });
         // A server that does not say is believed to have one collection of a name.
@@ -213,10 +213,6 @@ fn first_batch(answer: &Document) -> impl Iterator<Item = &Document> {
         .into_iter()
         .flatten()
         .filter_map(Bson::as_document)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -218,8 +218,7 @@ fn judge_login(string: &ConnectionString, encrypted: bool) -> Result<(), SinkErr
     };
     match &login.mechanism {
         None | Some(AuthMechanism::ScramSha1 | AuthMechanism::ScramSha256) => Ok(()),
-        Some(AuthMechanism::MongoDbX509) if encrypted => Ok(()),
-        Some(AuthMechanism::Plain) if encrypted => Ok(()),
+        Some(AuthMechanism::MongoDbX509 | AuthMechanism::Plain) if encrypted => Ok(()),
         Some(AuthMechanism::MongoDbX509 | AuthMechanism::Plain) => Err(unsupported(
             "this authMechanism needs TLS; add tls=true to the connection string",
         )),
