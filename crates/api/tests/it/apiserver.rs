@@ -335,8 +335,10 @@ fn the_samples_are_accepted_by_server_and_rules() {
         "20-platform.yaml",
         "30-helm-releases.yaml",
         "40-snapshots.yaml",
-        "50-mongodb.yaml",
         "50-events.yaml",
+        "50-kafka.yaml",
+        "50-lake.yaml",
+        "50-mongodb.yaml",
     ];
     let found = std::fs::read_dir(directory).unwrap().count();
     assert_eq!(found, files.len(), "every sample is listed here");

@@ -37,6 +37,8 @@ pub(super) mod code {
     pub(crate) const SUBJECTS_OVERLAP: u64 = 10_065;
     pub(crate) const WRONG_LAST_SEQUENCE: u64 = 10_071;
     pub(crate) const NO_MESSAGE: u64 = 10_037;
+    /// The stream is of a kind that has no readers like ours (a work queue), or has as many as it may.
+    pub(crate) const NO_READERS: [u64; 5] = [10_026, 10_084, 10_099, 10_100, 10_101];
     /// Errors that stay until somebody changes something: no JetStream for the account, the message
     /// too large for the stream, the stream sealed, a name or configuration that is not valid.
     pub(super) const TERMINAL: [u64; 7] = [

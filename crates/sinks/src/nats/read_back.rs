@@ -43,8 +43,7 @@ impl From<Fault> for Unread {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Denied(text) => Unread::Never(format!("the server does not allow it ({text})")),
-            // The kind of stream has no such readers.
-            Fault::Refused(refusal) if refusal.code != code::STREAM_NOT_FOUND => Unread::Never(
+            Fault::Refused(refusal) if code::NO_READERS.contains(&refusal.code) => Unread::Never(
                 format!("JetStream says {:?} ({})", refusal.text, refusal.code),
             ),
             other => Unread::Fault(other),

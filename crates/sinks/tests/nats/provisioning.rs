@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kollect_inventory::Snapshot;
-use kollect_sinks::{Sink, SinkError, conformance::rows::Rows};
+use kollect_sinks::{ReadBack, Sink, SinkError, conformance::rows::Rows};
 use kollect_testkit::names::unique;
 use serde_json::{Value, json};
 
@@ -142,4 +142,21 @@ async fn the_default_stream_may_be_taken() {
     }
     assert_eq!(streams.len(), 2);
     assert_ne!(streams[0], streams[1]);
+}
+
+/// A work queue has no readers like ours: all rows are published, and it is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_work_queue_cannot_be_read_back() {
+    let place = Place::new().await;
+    let subjects = json!([format!("{}.>", place.subject)]);
+    create(json!({
+        "name": place.stream, "subjects": subjects, "storage": "memory", "retention": "workqueue",
+    }))
+    .await;
+    let sink = place.sink(json!({})).await;
+    let rows = Rows::new().deployments(2, 1);
+    let receipt = everything(&sink, &rows).await.expect("a replay");
+    assert_eq!(receipt.written, 2);
+    let told = matches!(receipt.read_back, Some(ReadBack::Replayed(_)));
+    assert!(told, "{receipt:?}");
 }
