@@ -444,11 +444,9 @@ fn check_scopes(
 /// that the operator was told to watch counts as one without any. In tenant mode nobody ever reads
 /// them, so none can opt in either, only objects can.
 fn asks_of_namespaces(ask: &Ask<'_>, settings: &Settings) -> Option<&'static str> {
-    let selectors = ask
-        .rules
-        .iter()
-        .filter_map(|rule| rule.namespace_selector.as_ref());
-    if selectors.into_iter().any(asks_for_labels) {
+    let rules = ask.rules.iter();
+    let mut selectors = rules.filter_map(|rule| rule.namespace_selector.as_ref());
+    if selectors.any(asks_for_labels) {
         return Some("spec.resourceRules select namespaces by their labels");
     }
     let opts_in = ask.selection.watch_mode == WatchMode::OptIn && !settings.tenant_mode;
