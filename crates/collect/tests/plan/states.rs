@@ -20,6 +20,10 @@ struct Table {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own in the data file"
+)]
 struct Case {
     id: String,
     /// The change comes after a plan of the base.
