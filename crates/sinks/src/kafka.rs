@@ -25,9 +25,9 @@
 //! it connects; it tries refused passwords again until a deadline, and its errors no longer tell which
 //! they were; every partition has a connection of its own; a batch without records, which compaction
 //! and transactions leave behind, gives no next offset, so reading back would stand still; what
-//! compressed records unpack to has no limit; and it sends no sequence numbers. `krafka` 0.28 has those,
-//! but is nine months and 36 releases old, wants to own connections, metadata and retries, and neither
-//! limits what a broker sends. Both would need a proxy on loopback to be guarded; this needs none.
+//! compressed records unpack to has no limit; and it sends no sequence numbers. `krafka` 0.28 has
+//! sequence numbers, but was nine months old when this was written. Clients that open their own
+//! sockets need a proxy on loopback to be guarded; this needs none.
 
 mod backend;
 mod client;
