@@ -24,10 +24,10 @@ fn many(round: u64, count: u64) -> Snapshot {
     let lines: Vec<_> = names
         .iter()
         .map(|name| {
-            let noise: String = (0..16_u64)
+            let noise: Vec<u8> = (0..16_u64)
                 .flat_map(|n| Sha256::digest(format!("{round} {name} {n}")).to_vec())
-                .map(|byte| format!("{byte:02x}"))
                 .collect();
+            let noise = hex(&noise);
             (
                 "ConfigMap",
                 "team-a",
@@ -37,6 +37,14 @@ fn many(round: u64, count: u64) -> Snapshot {
         })
         .collect();
     rows(&lines)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
 }
 
 fn sketch(bucket: &str, port: u16, key: &str) -> Sketch {
@@ -114,11 +122,7 @@ async fn is_true(bucket: &Bucket) -> bool {
         serde_json::from_slice(&objects[&format!("{directory}/latest.json")]).unwrap();
     latest["files"].as_array().unwrap().iter().all(|file| {
         let bytes = &objects[&format!("{directory}/{}", file["path"].as_str().unwrap())];
-        let digest: String = Sha256::digest(bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        file["sha256"] == digest
+        file["sha256"] == hex(&Sha256::digest(bytes))
     })
 }
 

@@ -53,8 +53,9 @@ impl Sketch {
             "type": "s3",
             "endpoint": format!("http://127.0.0.1:{port}/{}/pre/fix", bucket.name),
         });
-        let extra = extra.as_object().cloned().unwrap_or_default();
-        spec.as_object_mut().unwrap().extend(extra);
+        if let Value::Object(extra) = extra {
+            spec.as_object_mut().unwrap().extend(extra);
+        }
         let key = S3::shared().expect("a server").secret_key().to_owned();
         Self {
             name: "lake".to_owned(),
