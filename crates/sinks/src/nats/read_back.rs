@@ -28,7 +28,7 @@ const BATCH: usize = 4_000;
 const FETCHES: usize = 64;
 
 /// The server forgets a reader that is not heard of for this long.
-const ABANDONED: Duration = Duration::from_secs(60);
+const ABANDONED: Duration = Duration::from_mins(1);
 
 /// Why the stream could not be read.
 #[derive(Debug)]

@@ -76,8 +76,7 @@ pub(super) fn covers(pattern: &str, ours: &str) -> bool {
     let (mut theirs, mut ours) = (pattern.split('.'), ours.split('.'));
     loop {
         match (theirs.next(), ours.next()) {
-            (None, None) => return true,
-            (Some(">"), Some(_)) => return true,
+            (None, None) | (Some(">"), Some(_)) => return true,
             (Some("*"), Some(word)) if word != ">" => {}
             (Some(a), Some(b)) if a == b => {}
             _ => return false,
