@@ -90,7 +90,15 @@ fn lint() -> Result<()> {
         "kollect-sinks",
         "--no-default-features",
     ];
-    for backend in ["", "git", "object-store", "postgres"] {
+    for backend in [
+        "",
+        "git",
+        "kafka",
+        "mongodb",
+        "nats",
+        "object-store",
+        "postgres",
+    ] {
         cargo(&[&alone[..], &["--features", backend]].concat())?;
     }
     Ok(())

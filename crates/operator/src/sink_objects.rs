@@ -101,7 +101,9 @@ impl SinkObjects {
     /// Doubts that these sinks can be used: they are probed soon.
     pub fn doubt(&self, sinks: impl IntoIterator<Item = SinkKey>) {
         let sinks: Vec<SinkKey> = sinks.into_iter().collect();
-        sinks.iter().for_each(|sink| self.doubt_secrets(sink));
+        for sink in &sinks {
+            self.doubt_secrets(sink);
+        }
         let mut doubts = lock(&self.doubts.sinks);
         let before = doubts.len();
         doubts.extend(sinks);

@@ -88,9 +88,7 @@ impl StatusLog {
         let trouble = trouble.map(|said| (said.reason.clone(), said.message.replace('\n', "; ")));
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         if !objects.contains_key(object) {
-            if trouble.is_none() {
-                return None;
-            }
+            trouble.as_ref()?;
             if objects.len() >= MOST {
                 objects.retain(|_, known| !known.is_over(now));
             }

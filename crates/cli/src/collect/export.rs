@@ -34,7 +34,7 @@ pub(crate) struct Destination {
 
 #[derive(Debug, Clone)]
 enum Backend {
-    Directory(Directory),
+    Directory(Box<Directory>),
     Sink {
         sink: Arc<dyn Sink>,
         /// Whether it can leave rows as they are of which nothing is known.
@@ -48,7 +48,7 @@ impl Destination {
         Self {
             key: None,
             title: directory.title(),
-            backend: Backend::Directory(directory),
+            backend: Backend::Directory(Box::new(directory)),
         }
     }
 }

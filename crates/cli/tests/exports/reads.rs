@@ -155,7 +155,7 @@ fn c1_without_the_right_to_read_one_thing_nothing_spins() -> Result<()> {
     let start = |trouble: Trouble, rights: Vec<_>, name: &str, arguments: &[&str]| {
         let log = run.join(&format!("{name}.log"));
         let kubeconfig = trouble.kubeconfig(&user)?;
-        let process = stage.spawn(&kubeconfig, arguments, "warn", File::create(&log)?.into())?;
+        let process = Stage::spawn(&kubeconfig, arguments, "warn", File::create(&log)?.into())?;
         anyhow::Ok(Lacking {
             rights,
             trouble,

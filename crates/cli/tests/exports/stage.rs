@@ -152,13 +152,17 @@ impl Stage {
     /// Starts the operator as whoever this kubeconfig is of.
     pub(crate) fn start_as(&mut self, kubeconfig: &Path, arguments: &[&str]) -> Result<()> {
         let level = std::env::var("OPERATOR_LOG").unwrap_or_else(|_| "error".into());
-        self.operator = Some(self.spawn(kubeconfig, arguments, &level, Stdio::inherit())?);
+        self.operator = Some(Self::spawn(
+            kubeconfig,
+            arguments,
+            &level,
+            Stdio::inherit(),
+        )?);
         Ok(())
     }
 
     /// Another operator, whose log goes there.
     pub(crate) fn spawn(
-        &self,
         kubeconfig: &Path,
         arguments: &[&str],
         level: &str,

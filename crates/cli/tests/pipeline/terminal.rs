@@ -79,7 +79,7 @@ impl Terminal {
     }
 
     fn until(&self, what: &str, fulfilled: impl Fn(&str) -> bool) -> Result<String> {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             let screen = self.screen()?;
             if fulfilled(&screen) {

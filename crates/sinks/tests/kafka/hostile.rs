@@ -74,7 +74,8 @@ fn metadata(request: &[u8], host: &str, port: i32) -> Vec<u8> {
 
 #[tokio::test]
 async fn nonsense_is_refused_in_time_and_without_memory() {
-    let junk: [(&str, fn(&[u8]) -> Vec<u8>); 6] = [
+    type Answer = fn(&[u8]) -> Vec<u8>;
+    let junk: [(&str, Answer); 6] = [
         ("a length of 2 GiB", |_| {
             vec![0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 1]
         }),

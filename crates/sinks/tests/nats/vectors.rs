@@ -33,10 +33,6 @@ pub(crate) fn row(name: &str, uid: &str, replicas: u64) -> Row {
     interner.row(&origin, name, uid, attributes.view())
 }
 
-fn there(row: &Row) -> Option<Value> {
-    Some(item(row))
-}
-
 /// C1 to C6: a stream from first contact over changes and restarts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c1_to_c6_first_contact_changes_and_restarts() {
@@ -53,14 +49,14 @@ async fn c1_to_c6_first_contact_changes_and_restarts() {
     let changed = of(&[&a2, &b]);
     changes(&sink, &both, &changed).await.expect("C2");
     assert_eq!(place.appended().await, 3, "C2: one record");
-    assert_eq!(place.newest().await["a"], there(&a2));
+    assert_eq!(place.newest().await["a"], Some(item(&a2)));
 
     let without = of(&[&a2]);
     let receipt = changes(&sink, &changed, &without).await.expect("C3");
     assert_eq!((receipt.written, receipt.removed), (0, 1));
     assert_eq!(place.appended().await, 4, "C3");
     let newest = place.newest().await;
-    assert_eq!((&newest["a"], &newest["b"]), (&there(&a2), &None));
+    assert_eq!((&newest["a"], &newest["b"]), (&Some(item(&a2)), &None));
 
     let sink = place.sink(json!({})).await;
     let receipt = everything(&sink, &without).await.expect("C4");
@@ -76,13 +72,21 @@ async fn c1_to_c6_first_contact_changes_and_restarts() {
     let three = of(&[&a3, &b2, &c]);
     let receipt = everything(&sink, &three).await.expect("C5");
     assert_eq!((receipt.written, receipt.removed), (3, 0), "C5");
-    assert_eq!(place.newest().await["b"], there(&b2), "C5: another uid");
+    assert_eq!(
+        place.newest().await["b"],
+        Some(item(&b2)),
+        "C5: another uid"
+    );
 
     let sink = place.sink(json!({})).await;
     let receipt = everything(&sink, &of(&[&b2, &c])).await.expect("C6");
     assert_eq!((receipt.written, receipt.removed), (0, 1), "C6");
     let newest = place.newest().await;
-    assert_eq!((&newest["a"], &newest["b"]), (&None, &there(&b2)), "C6");
+    assert_eq!(
+        (&newest["a"], &newest["b"]),
+        (&None, &Some(item(&b2))),
+        "C6"
+    );
     let receipt = everything(&sink, &of(&[&b2, &c])).await.expect("again");
     assert_eq!(
         (receipt.written, receipt.removed),
@@ -127,7 +131,7 @@ async fn c9_back_and_forth() {
     everything(&sink, &a).await.expect("A");
     changes(&sink, &a, &b).await.expect("B");
     changes(&sink, &b, &a).await.expect("A again");
-    assert_eq!(place.newest().await["a"], there(&row("a", "u", 1)));
+    assert_eq!(place.newest().await["a"], Some(item(&row("a", "u", 1))));
     assert_eq!(place.appended().await, 3);
 }
 

@@ -93,7 +93,7 @@ impl Subject for S3Subject {
 
     async fn sink_with_wrong_credentials(&self) -> Option<Arc<dyn Sink>> {
         let mut sketch = self.sketch("prod-west");
-        sketch.secret[1].1 = WRONG.to_owned();
+        WRONG.clone_into(&mut sketch.secret[1].1);
         Some(sketch.open().await.expect("a sink"))
     }
 

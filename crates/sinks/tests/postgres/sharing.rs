@@ -98,7 +98,7 @@ async fn f1_many_sinks_share_four_connections_and_give_them_back() {
             .sink(&namespace, &format!("pg-{at}"), &dsn, &table)
             .await;
         sinks.push((
-            InventoryId::namespaced(&namespace, &format!("inv-{at}")),
+            InventoryId::namespaced(&namespace, format!("inv-{at}")),
             sink,
         ));
     }

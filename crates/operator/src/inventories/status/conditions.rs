@@ -306,7 +306,7 @@ pub(super) fn churn_warning(facts: &InventoryFacts<'_>) -> Statement {
         ExportChurnWarning,
         True,
         Reason::ChangesExportedOften,
-        &format!(
+        format!(
             "changes were exported {writes} times within an hour to {:?}{others}, {mebibytes} MiB in all; if readers can wait, set changeInterval on the reference, the sink or the inventory, such as 1m",
             lane.key.name
         ),
