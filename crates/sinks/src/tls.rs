@@ -107,6 +107,12 @@ impl Trust {
 
 /// Presents a client's certificate to servers that ask for one. `names` and `place` say where the
 /// two PEM texts came from, for people.
+#[cfg(any(
+    feature = "kafka",
+    feature = "mongodb",
+    feature = "nats",
+    feature = "postgres"
+))]
 pub(crate) fn present(
     config: &mut ClientConfig,
     (certificate, key): (&[u8], &[u8]),
@@ -155,7 +161,9 @@ pub(crate) fn authorities(
 }
 
 /// The keys of a Secret that hold a client's certificate and its private key.
+#[cfg(any(feature = "kafka", feature = "nats", feature = "postgres"))]
 const CERTIFICATE: &str = "tls.crt";
+#[cfg(any(feature = "kafka", feature = "nats", feature = "postgres"))]
 const PRIVATE_KEY: &str = "tls.key";
 
 /// What [`identify`] depends on, to tell one identity from another.
@@ -165,6 +173,7 @@ pub(crate) fn identity_of(secret: &SecretData) -> [Option<SecretBytes>; 2] {
 }
 
 /// Presents the client's certificate of a Secret, if it holds one.
+#[cfg(any(feature = "kafka", feature = "nats", feature = "postgres"))]
 pub(crate) fn identify(config: &mut ClientConfig, secret: &SecretData) -> Result<(), SinkError> {
     let held = |key: &str| {
         let value = secret.get(key)?.expose();

@@ -118,6 +118,7 @@ impl Survey {
     }
 
     /// How many rows belong into the table.
+    #[cfg(feature = "postgres")]
     pub(crate) fn count(&self, rows: &[Row]) -> usize {
         rows.len() - self.behind.len()
     }

@@ -56,7 +56,7 @@ pub(super) async fn upload(
     let mut bytes = first.len() as u64;
     let mut part = Some(first);
     while let Some(current) = part {
-        let (sent, made) = futures::join!(upload.part(current), next(parts));
+        let (sent, made) = tokio::join!(upload.part(current), next(parts));
         sent?;
         (parts, part) = made?;
         bytes += part.as_ref().map_or(0, Bytes::len) as u64;
