@@ -12,7 +12,7 @@
 //! - Every message is acknowledged before a delivery is over; at most a thousand of one delivery are
 //!   on the way.
 //! - All rows are compared only after everything that was published before on the same connection,
-//!   also by deliveries that were given up ([`connection::Connection::barrier`]).
+//!   also by deliveries that were given up (`connection::Connection::barrier`).
 //! - Changes follow only what this process has compared: a stream that was replaced, or that counts
 //!   backwards, is noticed, and all rows are asked for.
 //! - A stream is created if it is missing and the sink may; one that is there is never changed.

@@ -198,7 +198,7 @@ impl PostgresSink {
         let identity = Identity {
             dsn: dsn.clone(),
             trust,
-            client: tls::identity_of(&credentials),
+            client: tls::client_certificate::identity_of(&credentials),
             local_files: environment.local_files,
             dialer: dialer.clone(),
         };

@@ -4,6 +4,13 @@
 //! these; otherwise the ones of the system. `insecureSkipVerify` accepts any certificate, and says
 //! so on the sink.
 
+#[cfg(any(
+    feature = "kafka",
+    feature = "mongodb",
+    feature = "nats",
+    feature = "postgres"
+))]
+pub(crate) mod client_certificate;
 #[cfg(test)]
 pub(crate) mod tests;
 mod verifier;
@@ -20,8 +27,7 @@ use rustls::client::{WebPkiServerVerifier, danger::ServerCertVerifier};
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-    sign::{CertifiedKey, SingleCertAndKey},
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -30,9 +36,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use self::verifier::{AcceptAny, Listed};
-#[cfg(feature = "postgres")]
-use crate::secret::SecretBytes;
-use crate::{credentials::Materials, error::SinkError, secret::SecretData};
+use crate::{credentials::Materials, error::SinkError};
 
 /// How long a server may take to agree on a session.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -105,39 +109,6 @@ impl Trust {
     }
 }
 
-/// Presents a client's certificate to servers that ask for one. `names` and `place` say where the
-/// two PEM texts came from, for people.
-#[cfg(any(
-    feature = "kafka",
-    feature = "mongodb",
-    feature = "nats",
-    feature = "postgres"
-))]
-pub(crate) fn present(
-    config: &mut ClientConfig,
-    (certificate, key): (&[u8], &[u8]),
-    (certificate_name, key_name): (&str, &str),
-    place: &str,
-) -> Result<(), SinkError> {
-    let broken =
-        |name: &str| SinkError::terminal(format!("{name} of {place} is not a readable PEM text"));
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
-        .collect::<Result<_, _>>()
-        .map_err(|_| broken(certificate_name))?;
-    if chain.is_empty() {
-        return Err(broken(certificate_name));
-    }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| broken(key_name))?;
-    let certified =
-        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|_| {
-            SinkError::terminal(format!(
-                "{key_name} of {place} does not belong to {certificate_name}"
-            ))
-        })?;
-    config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
-    Ok(())
-}
-
 /// The certificates of a PEM text; `field` says where it came from.
 pub(crate) fn authorities(
     pem: &[u8],
@@ -158,40 +129,6 @@ pub(crate) fn authorities(
         })?;
     }
     Ok(certificates)
-}
-
-/// The keys of a Secret that hold a client's certificate and its private key.
-#[cfg(any(feature = "kafka", feature = "nats", feature = "postgres"))]
-const CERTIFICATE: &str = "tls.crt";
-#[cfg(any(feature = "kafka", feature = "nats", feature = "postgres"))]
-const PRIVATE_KEY: &str = "tls.key";
-
-/// What [`identify`] depends on, to tell one identity from another.
-#[cfg(feature = "postgres")]
-pub(crate) fn identity_of(secret: &SecretData) -> [Option<SecretBytes>; 2] {
-    [CERTIFICATE, PRIVATE_KEY].map(|key| secret.get(key).cloned())
-}
-
-/// Presents the client's certificate of a Secret, if it holds one.
-#[cfg(any(feature = "kafka", feature = "nats", feature = "postgres"))]
-pub(crate) fn identify(config: &mut ClientConfig, secret: &SecretData) -> Result<(), SinkError> {
-    let held = |key: &str| {
-        let value = secret.get(key)?.expose();
-        (!value.is_empty()).then_some(value)
-    };
-    match (held(CERTIFICATE), held(PRIVATE_KEY)) {
-        (Some(certificate), Some(key)) => present(
-            config,
-            (certificate, key),
-            (CERTIFICATE, PRIVATE_KEY),
-            "the Secret",
-        ),
-        // A certificate alone may be there for somebody else, such as spec.tls.caSecretRef.
-        (_, None) => Ok(()),
-        (None, Some(_)) => Err(SinkError::terminal(format!(
-            "{CERTIFICATE} and {PRIVATE_KEY} of the Secret go together"
-        ))),
-    }
 }
 
 /// The authorities that the system trusts, read once: they are a hundred and more, and every sink

@@ -8,13 +8,13 @@
 //! ```
 //!
 //! - Requests travel over HTTP/2: one connection carries many watches. Reading and writing have
-//!   connections of their own, so that neither waits behind the other's bytes ([`lanes`]). A server
+//!   connections of their own, so that neither waits behind the other's bytes (`lanes`). A server
 //!   that does not speak HTTP/2 (a proxy, perhaps) is spoken to as before, in HTTP/1.1.
 //! - Of reads, writes and reviews there may be so many at a time each, and those beyond wait in line.
-//!   None of them can use up what another needs ([`gate`]). Requests about leases never wait, and
+//!   None of them can use up what another needs (`gate`). Requests about leases never wait, and
 //!   have a connection of their own.
 //! - A server that answers 429 or 504 again and again is left alone for a while, then asked one thing
-//!   at a time until it answers ([`pressure`]).
+//!   at a time until it answers (`pressure`).
 //!
 //! How much is under way and waits is counted for the whole process ([`load`]).
 

@@ -120,6 +120,12 @@ struct Way {
     server: NatsServer,
 }
 
+/// A connection to a server that has introduced itself.
+enum Server {
+    Plain(TcpStream),
+    Encrypted(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
 /// The server's first message, and what came right after it.
 struct Introduction {
     info: Map<String, Value>,
@@ -129,24 +135,32 @@ struct Introduction {
 impl Way {
     async fn serve(self: Arc<Self>, client: TcpStream, failure: LastFailure) {
         let host = &self.server.host;
-        if let Err(error) = self.carry(client, &failure).await {
-            failure.set(host, error);
+        let met = match self.meet().await {
+            Ok(met) => met,
+            // The client is still connected: when it is told nothing, the reason is on record.
+            Err(error) => return failure.set(host, error),
+        };
+        failure.healed(host);
+        match met {
+            (Server::Plain(server), introduction) => pass_on(client, server, introduction).await,
+            (Server::Encrypted(server), introduction) => {
+                pass_on(client, *server, introduction).await;
+            }
         }
     }
 
-    async fn carry(&self, client: TcpStream, failure: &LastFailure) -> Result<(), SinkError> {
+    /// Connects to the server and lets it introduce itself, encrypted as the sink asks for it.
+    async fn meet(&self) -> Result<(Server, Introduction), SinkError> {
         let NatsServer { host, port, tls } = &self.server;
         let mut server = self.dialer.connect(host, *port).await?;
         if *tls == NatsTls::First {
             let mut server = self.encrypted(server).await?;
             let introduction = self.introduction(&mut server).await?;
-            failure.healed(host);
-            return pass_on(client, server, introduction).await;
+            return Ok((Server::Encrypted(Box::new(server)), introduction));
         }
         let introduction = self.introduction(&mut server).await?;
         if *tls == NatsTls::IfAsked && !introduction.asks_for_tls() {
-            failure.healed(host);
-            return pass_on(client, server, introduction).await;
+            return Ok((Server::Plain(server), introduction));
         }
         // Whoever is on the way could have put it there, and it would be taken for encrypted.
         if !introduction.rest.is_empty() {
@@ -155,8 +169,7 @@ impl Way {
             )));
         }
         let server = self.encrypted(server).await?;
-        failure.healed(host);
-        pass_on(client, server, introduction).await
+        Ok((Server::Encrypted(Box::new(server)), introduction))
     }
 
     async fn encrypted(
@@ -226,11 +239,7 @@ async fn first_line<S: AsyncRead + Unpin>(server: &mut S) -> io::Result<(Vec<u8>
     }
 }
 
-async fn pass_on<S>(
-    mut client: TcpStream,
-    server: S,
-    introduction: Introduction,
-) -> Result<(), SinkError>
+async fn pass_on<S>(mut client: TcpStream, server: S, introduction: Introduction)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -239,5 +248,4 @@ where
     if client.set_nodelay(true).is_ok() && client.write_all(&hello).await.is_ok() {
         relay(client, server).await;
     }
-    Ok(())
 }

@@ -214,7 +214,8 @@ fn encryption(
         return Ok(None);
     }
     let mut config = Trust::of(spec, materials).client_config()?;
-    tls::identify(&mut config, secret).map_err(|error| error.at("kafka connect"))?;
+    tls::client_certificate::identify(&mut config, secret)
+        .map_err(|error| error.at("kafka connect"))?;
     Ok(Some(Arc::new(config)))
 }
 

@@ -274,13 +274,13 @@ fn encryption(
         in_secret(CERTIFICATE_KEY),
         in_secret(PRIVATE_KEY_KEY),
     ) {
-        (Some(both), _, _) => tls::present(
+        (Some(both), _, _) => tls::client_certificate::present(
             &mut config,
             (&both, &both),
             ("tlsCertificateKeyFile", "tlsCertificateKeyFile"),
             "the connection string",
         ),
-        (None, Some(certificate), Some(key)) => tls::present(
+        (None, Some(certificate), Some(key)) => tls::client_certificate::present(
             &mut config,
             (&certificate, &key),
             (CERTIFICATE_KEY, PRIVATE_KEY_KEY),

@@ -163,7 +163,7 @@ pub(super) fn tls(
 ) -> Result<(Arc<ClientConfig>, bool), SinkError> {
     let trust = Trust::of(spec, materials);
     let mut config = trust.client_config()?;
-    tls::identify(&mut config, &materials.credentials)?;
+    tls::client_certificate::identify(&mut config, &materials.credentials)?;
     let shows = materials.credentials.get("tls.key").is_some();
     let wanted = trust.authority.is_some() || trust.insecure_skip_verify || shows;
     Ok((Arc::new(config), wanted))

@@ -189,9 +189,10 @@ fn identify(config: &mut ClientConfig, ssl: &Ssl, secret: &SecretData) -> Result
             let (certificate, key) = (read(certificate, "sslcert")?, read(key, "sslkey")?);
             let names = ("sslcert", "sslkey");
             let place = "the connection string";
-            tls::present(config, (&certificate, &key), names, place).map_err(stage)
+            tls::client_certificate::present(config, (&certificate, &key), names, place)
+                .map_err(stage)
         }
-        (None, None) => tls::identify(config, secret).map_err(stage),
+        (None, None) => tls::client_certificate::identify(config, secret).map_err(stage),
         _ => Err(SinkError::terminal(
             "postgres connect: sslcert and sslkey of the connection string go together",
         )),
