@@ -383,7 +383,12 @@ impl Team {
     /// read, and where.
     pub(crate) fn expect_denied(&self, object: &str, within: Duration) -> Result<()> {
         let denied = self.namespace("b");
-        self.expect_degraded("a", object, "list and watch on configmaps", within)?;
+        self.expect_degraded(
+            "a",
+            object,
+            "denied list or watch access to configmaps",
+            within,
+        )?;
         self.expect_degraded("a", object, denied, within)
     }
 
