@@ -136,6 +136,8 @@ struct Directory {
     subscribers: Vec<Arc<Subscriber>>,
     /// A plan was applied, so the targets are known.
     planned: bool,
+    /// Namespaces whose targets could not be read when the plan was made: it says nothing of them.
+    unplanned: BTreeSet<String>,
     /// The cluster targets that the plan knows, also those without rows.
     cluster_targets: BTreeSet<Arc<str>>,
     /// The last change of a target that is no longer there.
@@ -193,6 +195,21 @@ impl Store {
         for (key, target) in &directory.targets {
             news.join(target.hold(faulty.get(key).map(String::as_str)));
         }
+        drop(directory);
+        news.tell(&self.0.shared.signals);
+    }
+
+    /// Tells of which namespaces the plan that was applied last says nothing, because their targets
+    /// could not be read when it was made. Their rows are waited for.
+    pub fn unplanned(&self, namespaces: BTreeSet<String>) {
+        let mut directory = write(&self.0.directory);
+        if directory.unplanned == namespaces {
+            return;
+        }
+        directory.unplanned = namespaces;
+        let mut news = News::default();
+        let readers = directory.subscribers.iter().filter(|reader| reader.poke());
+        news.readers.extend(readers.cloned());
         drop(directory);
         news.tell(&self.0.shared.signals);
     }
@@ -296,7 +313,7 @@ impl Store {
     /// target has been listed completely, or is held.
     pub fn is_complete(&self, scope: &RowSelection) -> bool {
         let directory = read(&self.0.directory);
-        directory.planned && directory.incomplete(scope).is_empty()
+        directory.knows_targets_of(scope) && directory.incomplete(scope).is_empty()
     }
 
     /// The targets whose status has news: complete, failures, policy failures. Meant for one
@@ -404,11 +421,19 @@ impl Directory {
         // Before looking, so that a target that becomes complete meanwhile is not missed.
         subscriber.wait();
         let incomplete = self.incomplete(&scope);
-        if !self.planned || !incomplete.is_empty() {
+        if !self.knows_targets_of(&scope) || !incomplete.is_empty() {
             return Some(incomplete);
         }
         subscriber.listen();
         None
+    }
+
+    /// Whether the plan says which targets there are for a scope. Whoever reads the configuration
+    /// may know more already; rows follow the plan.
+    fn knows_targets_of(&self, scope: &RowSelection) -> bool {
+        let unplanned =
+            matches!(scope, RowSelection::Namespace(name) if self.unplanned.contains(name));
+        self.planned && !unplanned
     }
 
     /// The targets that have to be listed before a scope's rows are known.

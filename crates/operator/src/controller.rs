@@ -292,9 +292,13 @@ impl Controller {
     /// One pass: plan, follow, ask, tell. Returns when to look again, if not before.
     fn pass(&mut self) -> Instant {
         let begun = self.observed.passes.begin();
+        // Before it is read: what becomes known in between counts with the next pass.
+        let unread_namespaces = self.configuration.targets.unknown_namespaces();
         self.configuration.fill(&mut self.world);
         self.note_definitions();
         let plan = self.engine.follow(&self.world);
+        let unplanned = unread_namespaces.into_keys().collect();
+        self.engine.store().unplanned(unplanned);
         let faulty = self.find_faulty(&plan);
         self.engine.store().hold(&faulty);
         let forbidden = plan.targets().filter_map(|target| {

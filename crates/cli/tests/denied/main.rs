@@ -116,7 +116,8 @@ fn play_neighbours(shared: &Arc<Shared>) -> Result<()> {
     team.expect_deleted(&["a-0"])?;
     team.put("b-1", 1)?;
     team.allow_targets("b")?;
-    team.expect_rows(&["a-1", "b-0", "b-1"], RETURN)
+    team.expect_rows(&["a-1", "b-0", "b-1"], RETURN)?;
+    team.expect_deleted(&["a-0"])
 }
 
 /// Runs cases side by side and gathers what went wrong.
