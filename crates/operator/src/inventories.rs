@@ -54,7 +54,7 @@ use crate::{
     metrics::{exports::Exports, passes::Resolution},
     sink_objects::{Lookup, SinkObjects},
     statements,
-    status_pace::{News, PAUSE},
+    status_pace::{FIRST_WORD, News, PAUSE},
     write_queue::{EndedWrite, WriteQueue, WriteSlots},
     writer::WriteError,
 };
@@ -636,7 +636,15 @@ impl Inventories {
             return settles;
         }
         let news = News::of(&before.conditions, &after.conditions);
-        let due = running.pace.due(news, PAUSE, now);
+        let mut due = running.pace.due(news, PAUSE, now);
+        let says = |type_: ConditionType| {
+            let found = statements::find(&after.conditions, type_);
+            found.is_some_and(|one| one.status == ConditionStatus::True)
+        };
+        let begins = !says(ConditionType::Synced) && !says(ConditionType::Degraded);
+        if before.conditions.is_empty() && begins {
+            due = due.max(running.started + FIRST_WORD);
+        }
         if due > now {
             return earliest(settles, Some(due));
         }

@@ -12,6 +12,10 @@ use tokio::time::Instant;
 /// Writes of one status are this far apart, but for what is new after a quiet time.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
+/// For how long nothing is said of an object that is new and has only just begun: what becomes of it
+/// mostly follows within a moment, and is worth one write instead of two.
+pub const FIRST_WORD: Duration = Duration::from_secs(3);
+
 /// How much a status says that the one before did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum News {

@@ -28,7 +28,7 @@ use crate::{
     events::{self, Events},
     keeper::{Attempt, Bulkhead, Keeper},
     sink_objects, sink_usability,
-    status_pace::{News, StatusPace},
+    status_pace::{FIRST_WORD, News, StatusPace},
     target_status::{self, TargetFacts, Trouble},
     write_queue::{EndedWrite, WriteQueue, WriteSlots},
     writer::{self, ApiOf, WriteError},
@@ -287,9 +287,13 @@ impl Targets {
             if after == before {
                 record.settled = Some(known);
             } else {
-                let due = record
+                let mut due = record
                     .pace
                     .due(news(&before, &after), self.count_resync, moment);
+                let is_new = before.conditions.is_empty() && known.0.trouble.is_none();
+                if let Some(since) = record.listing_since.filter(|_| is_new) {
+                    due = due.max(since + FIRST_WORD);
+                }
                 if due > moment {
                     next = earliest(next, Some(due));
                 } else {
