@@ -228,6 +228,18 @@ impl NatsSink {
         }
     }
 
+    /// The stream to publish to, created if it is missing and may be.
+    async fn settled_stream(&self, connection: &Connection) -> Result<Stream, SinkError> {
+        let found = stream::find(connection, &self.settings, Missing::Create).await?;
+        let Some(stream) = found else {
+            return Err(SinkError::transient(
+                "nats stream: it went while it was looked for",
+            ));
+        };
+        self.settle(&stream);
+        Ok(stream)
+    }
+
     /// Learns which stream it is. What was known of another one is worth nothing.
     fn settle(&self, stream: &Stream) {
         let mut left = self.left();

@@ -4,7 +4,6 @@ mod mongo {
     pub(crate) mod connecting;
     pub(crate) mod faults;
     #[path = "../postgres/items.rs"]
-    #[allow(dead_code)]
     pub(crate) mod items;
     pub(crate) mod provisioning;
     pub(crate) mod replicas;

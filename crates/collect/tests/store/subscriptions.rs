@@ -442,3 +442,30 @@ fn a_rollup_waits_for_targets_that_no_plan_knows_yet() {
     let waiting = Taken::Waiting(vec![TargetKey::cluster("ahead")]);
     assert_eq!(reader.take(), waiting);
 }
+
+#[test]
+fn a_namespace_that_the_plan_could_not_read_is_waited_for() {
+    let bench = bench();
+    let woken = Woken::default();
+    let unread = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let elsewhere = bench
+        .store
+        .subscribe(RowSelection::Namespace("elsewhere".into()), woken.wake());
+    assert_eq!(everything(&elsewhere).len(), 0, "the plan has no targets");
+
+    bench.store.unplanned(unread(&["elsewhere"]));
+    let reader = bench
+        .store
+        .subscribe(RowSelection::Namespace("elsewhere".into()), woken.wake());
+    assert_eq!(reader.take(), Taken::Waiting(Vec::new()));
+    let scope = RowSelection::Namespace("elsewhere".into());
+    assert!(!bench.store.is_complete(&scope));
+    bench.complete();
+    assert!(bench.store.is_complete(&home()), "others go on");
+
+    woken.take();
+    bench.store.unplanned(unread(&[]));
+    assert_eq!(woken.take(), 1, "whoever waited is told");
+    assert_eq!(everything(&reader).len(), 0);
+    assert!(bench.store.is_complete(&scope));
+}

@@ -107,7 +107,7 @@ impl Uri {
         // The door does it; the driver must not do it a second time, also not by default.
         string.tls = Some(Tls::Disabled);
         // The driver refuses it; calls have deadlines of ours.
-        #[allow(deprecated)]
+        #[expect(deprecated, reason = "the field is taken out, not used")]
         {
             string.socket_timeout = None;
         }

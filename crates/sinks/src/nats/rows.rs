@@ -25,13 +25,7 @@ impl NatsSink {
     ) -> Result<Receipt, SinkError> {
         let inventory = &delivery.inventory;
         let connection = self.connection().await?;
-        let found = stream::find(&connection, &self.settings, Missing::Create).await?;
-        let Some(stream) = found else {
-            return Err(SinkError::transient(
-                "nats stream: it went while it was looked for",
-            ));
-        };
-        self.settle(&stream);
+        let stream = self.settled_stream(&connection).await?;
         let place = self.place(&connection, &stream, inventory, delivery.at);
         connection
             .barrier(place.subjects.own())
