@@ -505,7 +505,9 @@ async fn adopt(
         name: sink.key.name.clone(),
         uid,
         controller: Some(true),
-        block_owner_deletion: Some(true),
+        // Holding up the deletion of the sink would take a right on the sink's finalizers where
+        // the API server enforces that, and nobody needs it.
+        block_owner_deletion: None,
     });
     writer::write_owners::<KollectConnectionTest>(client, &test.metadata, &owners)
         .await

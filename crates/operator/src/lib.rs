@@ -26,6 +26,7 @@ pub mod preview;
 pub mod probes;
 pub mod process;
 pub mod questions;
+pub mod rights;
 pub mod secrets;
 pub mod sink_objects;
 pub mod sink_usability;

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::audit::AuditLog;
 use crate::cluster::{Cluster, User};
 use crate::http;
 use crate::pki::{Authority, Identity, SigningKey};
@@ -26,6 +27,7 @@ pub struct ControlPlane {
     etcd: Service,
     etcd_client: http::Client,
     cluster: Cluster,
+    audit: Option<AuditLog>,
     run: RunDir,
 }
 
@@ -46,6 +48,15 @@ impl ControlPlane {
 
     /// Starts a control plane.
     pub fn start_with(options: Options) -> Result<Self> {
+        Self::start_as(options, false)
+    }
+
+    /// Starts a control plane that writes down who asked for what.
+    pub fn start_audited(options: Options) -> Result<Self> {
+        Self::start_as(options, true)
+    }
+
+    fn start_as(options: Options, audited: bool) -> Result<Self> {
         let programs = go::KUBERNETES.binaries()?;
         let run = RunDir::new("control-plane")?;
         let files = Files::write(&run)?;
@@ -61,11 +72,18 @@ impl ControlPlane {
 
         let cluster = files.cluster(&run, &programs, options)?;
         let ready = cluster.api(cluster.admin())?;
-        let apiserver = Service::start(
-            apiserver_program(&programs, &files, etcd_port, cluster.port),
-            run.path(),
-            move || answers(&ready, "/readyz"),
-        )?;
+        let mut program = apiserver_program(&programs, &files, etcd_port, cluster.port);
+        let mut audit = None;
+        if audited {
+            let (log, policy) = AuditLog::prepare(&run)?;
+            program = program
+                .flag("audit-policy-file", policy)
+                .flag("audit-log-path", log.path())
+                // In one file to the end.
+                .flag("audit-log-maxsize", "4096");
+            audit = Some(log);
+        }
+        let apiserver = Service::start(program, run.path(), move || answers(&ready, "/readyz"))?;
 
         let controller_manager = if options.controllers {
             let port = ports::free()?;
@@ -83,8 +101,14 @@ impl ControlPlane {
             etcd,
             etcd_client,
             cluster,
+            audit,
             run,
         })
+    }
+
+    /// Who asked for what, if it was [started](Self::start_audited) that way.
+    pub fn audit(&self) -> Option<&AuditLog> {
+        self.audit.as_ref()
     }
 
     /// How to talk to it.

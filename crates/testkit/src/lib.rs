@@ -40,6 +40,7 @@
 //! them too.
 
 pub mod account;
+pub mod audit;
 pub mod cache;
 pub mod cluster;
 pub mod control_plane;
@@ -68,6 +69,7 @@ pub mod trouble;
 pub mod usage;
 pub mod wait;
 
+pub use audit::AuditLog;
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use git::GitServer;

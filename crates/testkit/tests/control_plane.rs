@@ -205,3 +205,24 @@ fn servers_can_be_taken_away_and_history_forgotten() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn refused_requests_are_in_the_audit_log() -> Result<()> {
+    let plane = ControlPlane::start_audited(Options { controllers: false })?;
+    let (cluster, audit) = (plane.cluster(), plane.audit().expect("an audit log"));
+    let user = cluster.restricted();
+    let before = audit.now()?;
+    let maps = "/api/v1/namespaces/default/configmaps?limit=1";
+    let answer = cluster.api(user)?.request("GET", maps, None)?;
+    assert_eq!(answer.status, 403);
+    let asked = eventually("the request in the audit log", || {
+        let asked = audit.of(&user.name, before)?;
+        anyhow::ensure!(!asked.is_empty(), "nothing yet");
+        Ok(asked)
+    })?;
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!((&*asked[0].verb, asked[0].code), ("list", 403));
+    assert_eq!(asked[0].uri, maps);
+    assert_eq!(audit.of(&user.name, audit.now()?)?, []);
+    Ok(())
+}
