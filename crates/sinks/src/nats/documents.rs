@@ -2,10 +2,7 @@
 
 use kollect_inventory::Snapshot;
 
-use super::{
-    NatsSink, Place,
-    publish::Outgoing,
-};
+use super::{NatsSink, Place, publish::Outgoing};
 use crate::{
     error::SinkError,
     events::snapshots::{SnapshotMessage, documents},
