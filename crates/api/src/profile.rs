@@ -77,6 +77,35 @@ impl KollectProfile {
     }
 }
 
+impl KollectProfileSpec {
+    /// Whether rows hold whole objects.
+    pub fn exports_whole_objects(&self) -> bool {
+        let export = self.export.as_ref();
+        export.is_some_and(|export| export.mode == ExportMode::Resource)
+    }
+
+    /// What the path of a metric means: an attribute, and the members that lead on from there. Names
+    /// of attributes may have dots themselves; the longest one that fits is meant. The copy of an
+    /// object counts as an attribute for what is in it.
+    pub fn metric_source<'p>(&self, path: &'p str) -> Option<(&'p str, Vec<&'p str>)> {
+        let copy = self.export.iter().filter(|_| self.exports_whole_objects());
+        let copy = copy.map(|export| export.as_.as_str());
+        let names = self.attributes.iter().map(|one| one.name.as_str());
+        if names.clone().any(|name| name == path) {
+            return Some((path, Vec::new()));
+        }
+        let leads_on = |name: &&str| {
+            let rest = path
+                .strip_prefix(*name)
+                .and_then(|rest| rest.strip_prefix('.'));
+            rest.is_some_and(|rest| rest.split('.').all(|member| !member.is_empty()))
+        };
+        let longest = names.chain(copy).filter(leads_on).map(str::len).max()?;
+        let members = path[longest + 1..].split('.').collect();
+        Some((&path[..longest], members))
+    }
+}
+
 /// One value taken out of every object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -195,6 +224,12 @@ pub struct Prune {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub json_paths: Vec<String>,
+    /// The same in the notation of jq, as `ignoreDifferences` of Argo CD has it: every match goes,
+    /// for example `.spec.containers[] | select(.name == "proxy")`. Paths and `select` with a
+    /// comparison, nothing else of jq.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub jq_path_expressions: Vec<String>,
     /// Key names whose values are redacted at any depth, in addition to the operator's list.
     /// Letter case is ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -215,7 +250,8 @@ pub struct Metric {
     /// Name of the series.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::METRIC_NAME))]
     pub name: String,
-    /// Name of the attribute whose numeric values are summed.
+    /// Name of the attribute whose numeric values are summed. Members of an attribute that is a map
+    /// follow with dots, for example `resource.spec.replicas`.
     #[schemars(length(min = 1))]
     pub path: String,
     /// Names of attributes whose values become labels; at most five.

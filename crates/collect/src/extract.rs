@@ -251,6 +251,10 @@ fn oversized(profile: &KollectProfile) -> Option<ProfileError> {
         [
             ("spec.export.prune.jsonPointers", prune.json_pointers.len()),
             ("spec.export.prune.jsonPaths", prune.json_paths.len()),
+            (
+                "spec.export.prune.jqPathExpressions",
+                prune.jq_path_expressions.len(),
+            ),
             ("spec.export.prune.scrubKeys", prune.scrub_keys.len()),
             ("spec.export.prune.cel", prune.cel.len()),
         ]

@@ -37,11 +37,14 @@ pub(crate) struct ObjectCopy {
     /// Kept whatever is included, and known even if an object does not say it.
     object_type: [(&'static str, Value); 2],
     pointers: Box<[Pointer]>,
-    paths: Box<[Path]>,
+    paths: Box<[Rule]>,
     /// A path could find out what it must not see.
     paths_guarded: bool,
     programs: Box<[(Program, Guard)]>,
 }
+
+/// A path of what goes, with its list and its place in it, for messages.
+type Rule = (&'static str, usize, Path);
 
 /// What is left of an object.
 #[derive(Debug)]
@@ -91,6 +94,15 @@ impl ObjectCopy {
         let paths = compile("jsonPaths", &prune.json_paths, |text| {
             Ok(Some(Path::parse_removal(text)?))
         })?;
+        let alike = compile("jqPathExpressions", &prune.jq_path_expressions, |text| {
+            Ok(Some(Path::parse_jq(text)?))
+        })?;
+        let listed = |list: &'static str| move |(at, path)| (list, at, path);
+        let paths = paths.into_iter().enumerate().map(listed("jsonPaths"));
+        let alike = alike.into_iter().enumerate();
+        let paths: Vec<Rule> = paths
+            .chain(alike.map(listed("jqPathExpressions")))
+            .collect();
         let programs = compile("cel", &prune.cel, |text| {
             let program = Program::compile_within(text, budget)?;
             let guard = Guard::of_program(&program, hides_data);
@@ -105,7 +117,7 @@ impl ObjectCopy {
             pointers: built_in.chain(own).collect(),
             paths_guarded: paths
                 .iter()
-                .any(|path| Guard::of_path(path, hides_data).needed),
+                .any(|(_, _, path)| Guard::of_path(path, hides_data).needed),
             paths: paths.into(),
             programs: programs.into(),
         })
@@ -181,12 +193,12 @@ impl ObjectCopy {
         }
         let owned = |(name, value): (&str, &Value)| (name.to_owned(), value.clone());
         let mut copy = Value::Object(members.into_iter().map(owned).collect());
-        for (index, path) in self.paths.iter().enumerate() {
+        for (list, index, path) in &self.paths {
             // On the copy, not on the object: what a path finds must not depend on parts that are
             // not included, which a projected object does not have.
             let added = removals.add_path_within(path, &copy, allowance);
             let added = added.map_err(PruneError::from);
-            added.map_err(failure("jsonPaths", index))?;
+            added.map_err(failure(list, *index))?;
         }
         removals.apply(&mut copy);
         match copy {

@@ -87,8 +87,19 @@ enum Sums {
 struct Metric {
     name: Box<str>,
     attribute: Box<str>,
+    /// The members that lead from there to the number.
+    members: Box<[Box<str>]>,
     /// Attributes whose values are labels; names ascend.
     labels: Box<[Box<str>]>,
+}
+
+impl Metric {
+    /// What the metric sums of a row, if it is there.
+    fn value<'r>(&self, row: Attributes<'r>) -> Option<CanonicalRef<'r>> {
+        let attribute = row.get(&self.attribute)?;
+        let mut members = self.members.iter();
+        members.try_fold(attribute, |value, member| value.get(member))
+    }
 }
 
 impl Series {
@@ -128,9 +139,13 @@ impl Series {
                 .collect();
             labels.sort_unstable();
             labels.dedup();
+            let (attribute, members) = spec
+                .metric_source(&metric.path)
+                .unwrap_or((&metric.path, Vec::new()));
             Metric {
                 name: metric.name.as_str().into(),
-                attribute: metric.path.as_str().into(),
+                attribute: attribute.into(),
+                members: members.into_iter().map(Into::into).collect(),
                 labels: labels.into(),
             }
         });
@@ -201,7 +216,7 @@ fn chosen<'r>(
     let mut groups: Vec<Groups> = metrics.iter().map(|_| Groups::new(cap)).collect();
     for row in rows {
         for (metric, groups) in metrics.iter().zip(&mut groups) {
-            if let Some(number) = row.get(&metric.attribute).and_then(number) {
+            if let Some(number) = metric.value(row).and_then(number) {
                 groups.add(metric, row, number);
             }
         }

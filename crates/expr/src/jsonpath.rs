@@ -12,6 +12,7 @@
 
 mod compare;
 mod error;
+mod jq;
 mod parse;
 mod reads;
 mod step;
@@ -23,6 +24,7 @@ use std::ops::Deref;
 use serde_json::Value;
 
 pub use self::error::{EvalError, ParseError, Problem};
+pub use self::jq::{JqError, JqProblem};
 use self::parse::Form;
 use self::step::{Selector, Step};
 use self::walk::{Mismatch, Place, Places, Stop, Walk};
@@ -70,6 +72,11 @@ impl Path {
     /// (`spec.replicas`).
     pub fn parse_removal(text: &str) -> Result<Path, ParseError> {
         Self::parse_form(text, Form::Removal)
+    }
+
+    /// Parses a path of things to remove that is written in jq.
+    pub fn parse_jq(text: &str) -> Result<Path, JqError> {
+        Ok(Self::parse_removal(&jq::to_path(text)?)?)
     }
 
     fn parse_form(text: &str, form: Form) -> Result<Path, ParseError> {

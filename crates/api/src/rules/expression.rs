@@ -67,6 +67,13 @@ pub(super) fn prune_path(text: &str, path: Path, findings: &mut Findings) {
     }
 }
 
+/// A path of what is removed, in the notation of jq.
+pub(super) fn prune_jq(text: &str, path: Path, findings: &mut Findings) {
+    if let Err(error) = jsonpath::Path::parse_jq(text) {
+        findings.invalid(path, text, error.to_string());
+    }
+}
+
 /// An expression that yields pointers to remove.
 pub(super) fn prune_cel(
     text: &str,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kollect_expr::CompileBudget;
 
 use super::{
-    MAX_EXPRESSIONS, expression,
+    MAX_EXPRESSIONS, Surroundings, ceilings, expression,
     finding::{Findings, Path},
 };
 use crate::{
@@ -73,13 +73,7 @@ pub(super) fn check(profile: &KollectProfile) -> Findings {
             .iter()
             .any(|other| other.name == metric.name);
         let path = Path::spec().field("metrics").index(index);
-        check_metric(
-            metric,
-            repeated,
-            &attribute_names(spec),
-            &path,
-            &mut findings,
-        );
+        check_metric(metric, repeated, spec, &path, &mut findings);
     }
     export(
         spec,
@@ -96,6 +90,19 @@ pub(super) fn check(profile: &KollectProfile) -> Findings {
         check_prune(prune, &path, hides_secrets, &mut budget, &mut findings);
     }
     findings
+}
+
+/// What the scopes of a profile's namespace say about it.
+pub(super) fn check_scopes(
+    spec: &KollectProfileSpec,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) {
+    for scope in &surroundings.scopes {
+        if let Some(reason) = ceilings::outside_resource_export(&scope.ceiling(), spec) {
+            findings.forbidden(Path::spec().field("export").field("mode"), reason);
+        }
+    }
 }
 
 /// A list is not longer than admission and extraction take it.
@@ -192,10 +199,11 @@ fn attributes(
 fn check_metric(
     metric: &Metric,
     repeated: bool,
-    attributes: &BTreeSet<&str>,
+    spec: &KollectProfileSpec,
     path: &Path,
     findings: &mut Findings,
 ) {
+    let attributes = &attribute_names(spec);
     if metric.name.is_empty() {
         findings.required(path.field("name"), "name of the series");
     } else if metric.name == RESERVED_SERIES || !is_metric_name(&metric.name) {
@@ -211,11 +219,11 @@ fn check_metric(
         findings.required(path.field("path"), "name of an attribute of this profile");
         return;
     }
-    if !attributes.contains(metric.path.as_str()) {
+    if spec.metric_source(&metric.path).is_none() {
         findings.invalid(
             path.field("path"),
             &metric.path,
-            "must be the name of an attribute of this profile",
+            "must be the name of an attribute of this profile; members of a map follow with dots, as in resource.spec.replicas",
         );
     }
     let labels = path.field("labels");
@@ -290,6 +298,7 @@ fn check_prune(
     for (list, count) in [
         ("jsonPointers", prune.json_pointers.len()),
         ("jsonPaths", prune.json_paths.len()),
+        ("jqPathExpressions", prune.jq_path_expressions.len()),
         ("scrubKeys", prune.scrub_keys.len()),
         ("cel", prune.cel.len()),
     ] {
@@ -300,6 +309,9 @@ fn check_prune(
     }
     for (index, json_path) in prune.json_paths.iter().enumerate() {
         expression::prune_path(json_path, path.field("jsonPaths").index(index), findings);
+    }
+    for (index, jq) in prune.jq_path_expressions.iter().enumerate() {
+        expression::prune_jq(jq, path.field("jqPathExpressions").index(index), findings);
     }
     for (index, cel) in prune.cel.iter().take(MAX_EXPRESSIONS).enumerate() {
         if budget.is_exhausted() {

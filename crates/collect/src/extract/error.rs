@@ -110,6 +110,9 @@ pub enum PruneError {
     /// Not a JSONPath.
     #[error("parse JSONPath: {0}")]
     Path(#[from] jsonpath::ParseError),
+    /// Not a path of jq.
+    #[error("parse jq: {0}")]
+    Jq(#[from] jsonpath::JqError),
     /// The path costs too much on this object.
     #[error("eval JSONPath: {0}")]
     PathEvaluation(#[from] jsonpath::EvalError),
@@ -160,7 +163,10 @@ impl ExtractError {
                 AttributeError::Evaluation(_) | AttributeError::Release(_) => Class::Object,
             },
             ExtractError::Prune { problem, .. } => match problem {
-                PruneError::Pointer(_) | PruneError::Path(_) | PruneError::Cel(_) => Class::Profile,
+                PruneError::Pointer(_)
+                | PruneError::Path(_)
+                | PruneError::Jq(_)
+                | PruneError::Cel(_) => Class::Profile,
                 PruneError::PathEvaluation(_)
                 | PruneError::CelEvaluation(_)
                 | PruneError::NotPointers => Class::Object,
