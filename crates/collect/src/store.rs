@@ -88,7 +88,7 @@ pub use self::feed::{Feed, Listing};
 pub use self::held::HeldTarget;
 pub use self::selection::RowSelection;
 pub use self::subscription::{Subscription, Taken};
-pub use self::summary::{StoreSummary, TargetSummary};
+pub use self::summary::{StoreSummary, TargetSummary, Usage};
 
 /// A moment in the history of the store. Whoever sees a revision sees at least all changes up to
 /// it; equal revisions of one scope mean equal rows.

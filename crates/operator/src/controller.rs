@@ -6,11 +6,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
-use kollect_api::GroupVersionKind;
+use kollect_api::{GroupVersionKind, scope::Quota};
 use kollect_collect::{
     engine::Engine,
     extract,
@@ -35,7 +36,9 @@ use crate::{
     keeper::EndedHow,
     lease::Leadership,
     metrics::Observed,
+    mirrors::Mirrors,
     questions::{Answered, Pace, Questions, Unanswered},
+    quotas::Quotas,
     targets::Targets,
     workplaces::Workplaces,
     write_queue::WriteSlots,
@@ -67,6 +70,10 @@ pub struct CollectionSettings {
     pub plan: plan::Settings,
     /// What steers extraction.
     pub extraction: extract::Settings,
+    /// How much namespaces may use that no scope says anything else about.
+    pub quota: Quota,
+    /// Where Git mirrors are, whose size counts.
+    pub mirrors: Option<PathBuf>,
     /// How often a count that alone has changed is written.
     pub count_resync: Duration,
     /// How often access is reviewed again: a right that was granted or withdrawn shows within
@@ -79,6 +86,8 @@ impl Default for CollectionSettings {
         Self {
             plan: plan::Settings::default(),
             extraction: extract::Settings::default(),
+            quota: Quota::default(),
+            mirrors: None,
             count_resync: Duration::from_mins(1),
             review_interval: Duration::from_secs(30),
         }
@@ -128,6 +137,8 @@ pub struct Controller {
     unread: Unread,
     /// What people were told last about a question that was not answered.
     unanswered: Unanswered,
+    /// What namespaces may use.
+    quotas: Quotas,
 }
 
 impl Controller {
@@ -206,6 +217,10 @@ impl Controller {
             failing: BTreeMap::new(),
             unread: Unread::default(),
             unanswered: Unanswered::default(),
+            quotas: Quotas::new(
+                settings.quota,
+                settings.mirrors.map(Mirrors::new).unwrap_or_default(),
+            ),
         }
     }
 
@@ -296,6 +311,11 @@ impl Controller {
         let unread_namespaces = self.configuration.targets.unknown_namespaces();
         self.configuration.fill(&mut self.world);
         self.note_definitions();
+        let over_quota =
+            self.quotas
+                .judge(&self.configuration, self.engine.store(), Instant::now());
+        self.configuration.note_over_quota(&over_quota.sinks);
+        self.world.over_quota = over_quota.targets;
         let plan = self.engine.follow(&self.world);
         let unplanned = unread_namespaces.into_keys().collect();
         self.engine.store().unplanned(unplanned);
@@ -379,6 +399,8 @@ impl Controller {
             () = self.targets.written() => self.passed_at + GATHER,
             Ok(()) = self.leadership.changed() => Instant::now(),
             Some(answer) = self.answers.recv() => self.learn(answer),
+            () = self.quotas.changed(&self.configuration, self.engine.store()),
+                if self.quotas.in_force() => Instant::now(),
             () = sleep_until(wake) => Instant::now(),
         };
         while Instant::now() < until {

@@ -36,6 +36,8 @@ pub struct SinkObject {
     pub spec: Arc<SinkSpec>,
     /// Its status.
     pub status: Option<kollect_api::sink::SinkStatus>,
+    /// Why it is not used although it is there: its namespace has more sinks than it may have.
+    pub over_quota: Option<String>,
 }
 
 /// What became of looking for a sink.
@@ -271,7 +273,8 @@ pub fn find(configuration: &Configuration, key: &SinkKey) -> Lookup {
         ($kind:expr, $spec:path) => {{
             if let Some(sink) = $kind.get(namespace, name) {
                 let spec = $spec(sink.spec.clone());
-                let found = object(*family, &sink.metadata, spec, sink.status.as_ref());
+                let mut found = object(*family, &sink.metadata, spec, sink.status.as_ref());
+                found.over_quota = configuration.over_quota(key);
                 return Lookup::Found(Box::new(found));
             }
             ($kind.unreadable(), $kind.unknown_in(namespace))
@@ -324,6 +327,7 @@ fn object(
         meta: meta.clone(),
         spec: Arc::new(spec),
         status: status.cloned(),
+        over_quota: None,
     }
 }
 

@@ -37,6 +37,13 @@ pub fn objection(key: &SinkKey, found: &Lookup) -> Option<Trouble> {
             },
             message: format!("get {kind} {name:?} in {namespace:?}: {why}"),
         }),
+        Lookup::Found(sink) if sink.over_quota.is_some() => Some(Trouble {
+            reason: Reason::QuotaExceeded,
+            message: format!(
+                "{kind} {name:?}: {}",
+                sink.over_quota.as_deref().unwrap_or_default()
+            ),
+        }),
         Lookup::Found(sink) => failed_probe(sink).map(|probe| Trouble {
             reason: Reason::SinkUnreachable,
             message: match cause(probe) {
@@ -132,6 +139,7 @@ mod tests {
                 serde_json::from_value(spec).expect("a sink"),
             )),
             status,
+            over_quota: None,
         }))
     }
 

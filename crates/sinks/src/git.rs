@@ -48,8 +48,9 @@ mod tree;
 mod workers;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -81,6 +82,17 @@ use self::{
 };
 
 pub use root::{VARIABLE as MIRROR_DIRECTORY_VARIABLE, default_root};
+
+/// The bytes of the mirrors that these sinks use; those of sinks that use none, or have not yet, are
+/// nothing. Sinks of the same repository and branch use the same one. Blocking.
+pub fn mirror_bytes<'s>(root: &Path, sinks: impl IntoIterator<Item = &'s SinkSpec>) -> u64 {
+    let places: BTreeSet<(String, String)> =
+        sinks.into_iter().filter_map(settings::place).collect();
+    let bytes = places.iter();
+    bytes
+        .map(|(url, branch)| mirror::bytes(root, url, branch))
+        .fold(0, u64::saturating_add)
+}
 
 /// Git repositories, on GitLab too.
 pub(crate) struct GitBackend;

@@ -1,5 +1,7 @@
 //! Numbers for statuses and metrics, read when they are asked for.
 
+use std::collections::BTreeMap;
+
 use super::Store;
 use super::failures::Failure;
 use super::locks::{lock, read};
@@ -42,6 +44,15 @@ pub struct StoreSummary {
     pub incomplete: usize,
 }
 
+/// What a target takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes on the heap for these rows.
+    pub bytes: u64,
+}
+
 impl TargetRows {
     fn summary(&self) -> TargetSummary {
         // Before any lock is taken: it takes those of the stripes, which come first.
@@ -78,6 +89,21 @@ impl Store {
             .targets
             .values()
             .map(|target| target.summary())
+            .collect()
+    }
+
+    /// What every target takes, without waiting for anybody who writes rows.
+    pub fn usage(&self) -> BTreeMap<TargetKey, Usage> {
+        let directory = read(&self.0.directory);
+        let usage = directory.targets.iter();
+        usage
+            .map(|(key, target)| {
+                let usage = Usage {
+                    rows: target.rows() as u64,
+                    bytes: target.row_bytes() as u64,
+                };
+                (key.clone(), usage)
+            })
             .collect()
     }
 

@@ -443,9 +443,14 @@ impl TargetRows {
         self.revision.load(Ordering::Acquire)
     }
 
+    /// Bytes on the heap for rows alone.
+    pub(super) fn row_bytes(&self) -> usize {
+        usize::try_from(self.row_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
     /// Bytes on the heap: rows, their index, and about as much as their shared texts take.
     pub(super) fn bytes(&self) -> usize {
-        let rows = usize::try_from(self.row_bytes.load(Ordering::Relaxed)).unwrap_or(0);
+        let rows = self.row_bytes();
         let tables: usize = self.freeze().map(|stripe| stripe.table_bytes()).sum();
         let parts = [
             &*self.key.namespace,

@@ -149,6 +149,7 @@ impl Small {
             meta,
             spec: Arc::new(spec.expect("a sink")),
             status: conditions.map(|status| serde_json::from_value(status).expect("a status")),
+            over_quota: None,
         }))
     }
 

@@ -153,6 +153,12 @@ impl Mirror {
     }
 }
 
+/// The bytes that the mirror of a branch takes. Blocking.
+pub(super) fn bytes(root: &Path, url: &str, branch: &str) -> u64 {
+    let (single, packs) = contents(&root.join(key(url, branch)));
+    size(single, packs)
+}
+
 /// Files of a directory.
 #[derive(Debug, Clone, Copy, Default)]
 struct Gathered {

@@ -92,6 +92,21 @@ pub(super) fn settings(
     })
 }
 
+/// The repository and the branch that a sink writes to, if it is a Git sink that can be understood.
+pub(super) fn place(spec: &SinkSpec) -> Option<(String, String)> {
+    let SinkSpec::Snapshot(snapshot) = spec else {
+        return None;
+    };
+    if !matches!(spec.sink_type(), SinkType::Git | SinkType::Gitlab) {
+        return None;
+    }
+    let endpoint = Endpoint::parse(snapshot.common.endpoint.as_deref()?).ok()?;
+    let git = snapshot.git.as_ref();
+    let branch = git.and_then(|git| git.branch.as_deref());
+    let branch = address::branch(branch, &endpoint).ok()?;
+    Some((endpoint.address.url(), branch))
+}
+
 fn check_gitlab(spec: &KollectSnapshotSinkSpec, endpoint: &Endpoint) -> Result<(), GitError> {
     if !matches!(endpoint.address, Address::Http { .. } | Address::File(_)) {
         return wrong("spec.endpoint of a gitlab sink must be an http or https URL");
