@@ -116,6 +116,15 @@ words! {
         ScopeNamespaceDenied,
         /// A sink outside the scope's lists.
         ScopeSinkDenied,
+        /// The scope forbids the export of whole objects.
+        ScopeResourceExportDenied,
+        /// The operator demands a scope, the namespace has none, and more than the namespace itself
+        /// is asked for.
+        ScopeMissing,
+        /// No administrator allowed to collect sensitive objects of other namespaces.
+        SensitiveCollectionDenied,
+        /// The namespace uses as much as it may.
+        QuotaExceeded,
         /// Access to some namespaces is denied; the rest is collected.
         ScopeForbidden,
         /// A rule names another kind than the profile.

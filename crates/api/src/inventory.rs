@@ -11,7 +11,7 @@ use crate::{
     reference::{NamespacedReference, SinkFamily, SinkRef, sink_refs},
     schema,
     selector::LabelSelector,
-    target::{NAMESPACE_SELECTOR_REQUIRED, is_zero},
+    target::is_zero,
 };
 
 /// Twenty references over all families; more would be an export nobody can follow.
@@ -213,7 +213,7 @@ pub struct HttpEndpoint {
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = schema::rules(&[AT_MOST_TWENTY_SINKS, NAMESPACE_SELECTOR_REQUIRED])))]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[AT_MOST_TWENTY_SINKS, NAMESPACES_REQUIRED])))]
 pub struct KollectClusterInventorySpec {
     /// KollectSnapshotSinks to deliver to.
     #[serde(
@@ -262,10 +262,11 @@ pub struct KollectClusterInventorySpec {
     /// Cluster targets to include, by their labels. Used only without `targetRefs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_selector: Option<LabelSelector>,
-    /// Namespaces that contribute rows, by their labels. Required and not empty.
+    /// Namespaces that contribute rows, by their labels. Required and not empty unless `namespaces`
+    /// names some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Namespaces that contribute rows, by name; combined with the selector.
+    /// Namespaces that contribute rows, by name; with a selector, those of them that it selects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespace_names")]
     pub namespaces: Vec<String>,
@@ -278,6 +279,12 @@ pub struct KollectClusterInventorySpec {
     #[serde(default)]
     pub dedupe: Dedupe,
 }
+
+/// A rollup reaches across namespaces, so which ones is never left open.
+const NAMESPACES_REQUIRED: (&str, &str) = (
+    "(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.namespaceSelector) && ((has(self.namespaceSelector.matchLabels) && size(self.namespaceSelector.matchLabels) > 0) || (has(self.namespaceSelector.matchExpressions) && size(self.namespaceSelector.matchExpressions) > 0)))",
+    "namespaces must name at least one, or namespaceSelector must select by at least one label",
+);
 
 /// How rows of overlapping targets collapse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -25,6 +25,11 @@ pub const ALLOW_SECRET_EXTRACTION_ANNOTATION: &str = "kollect.dev/allow-secret-e
 /// Annotation on a profile: Secrets may be exported as whole objects. Only the exact value `true` counts.
 pub const ALLOW_FULL_RESOURCE_EXPORT_ANNOTATION: &str = "kollect.dev/allow-full-resource-export";
 
+/// Annotation on a collected Namespace: targets of these namespaces, separated by commas, may collect
+/// its sensitive objects.
+pub const ALLOW_SENSITIVE_COLLECTION_BY_ANNOTATION: &str =
+    "kollect.dev/allow-sensitive-collection-by";
+
 /// Annotations whose change makes an otherwise unchanged object worth validating again.
 pub const SECURITY_ANNOTATIONS: [&str; 2] = [
     ALLOW_SECRET_EXTRACTION_ANNOTATION,

@@ -20,18 +20,23 @@ mod object;
 mod profile;
 mod reference;
 mod scope;
+mod sensitive;
 mod sink;
 mod target;
 pub mod template;
 
 pub use ceilings::{
-    outside_cluster_scoped, outside_kinds, outside_namespaces, outside_secret_export,
-    outside_sinks, outside_static_refs,
+    outside_cluster_scoped, outside_kinds, outside_namespaces, outside_own_namespace,
+    outside_resource_export, outside_secret_export, outside_sinks, outside_static_refs,
+    unscoped_cluster_kind,
 };
 pub use finding::{Class, Denial, Finding, Findings, Path, Verdict};
 pub use object::{DecodeError, Object};
 pub use reference::{ForeignSecret, secret_namespace};
+pub use sensitive::{SecretExtraction, SensitiveGrants, sensitive_advice, shows_sensitive};
 pub use template::branch;
+
+use std::collections::BTreeMap;
 
 use crate::{
     address::AddressPolicy, effective, meta, profile::KollectProfile, scope::KollectClusterScope,
@@ -55,6 +60,10 @@ pub struct Settings {
     pub secret_namespaces: Vec<String>,
     /// Whether Git endpoints may be local (`file://` or a path), as in a pipeline run by a person.
     pub local_repositories: bool,
+    /// Targets of a namespace without a KollectScope collect from that namespace alone.
+    pub require_scope: bool,
+    /// Whose word it takes to collect sensitive objects of other namespaces.
+    pub secret_extraction: SecretExtraction,
 }
 
 impl Default for Settings {
@@ -65,6 +74,8 @@ impl Default for Settings {
             max_export_bytes: effective::DEFAULT_MAX_EXPORT_BYTES,
             secret_namespaces: Vec::new(),
             local_repositories: false,
+            require_scope: false,
+            secret_extraction: SecretExtraction::default(),
         }
     }
 }
@@ -78,6 +89,8 @@ pub struct Needs {
     pub cluster_scopes: bool,
     /// This profile, by namespace and name. It may not exist yet.
     pub profile: Option<(String, String)>,
+    /// The annotations of these namespaces.
+    pub namespaces: Vec<String>,
 }
 
 /// What was read.
@@ -89,6 +102,8 @@ pub struct Surroundings {
     pub cluster_scopes: Vec<KollectClusterScope>,
     /// The profile that was asked for, if it exists.
     pub profile: Option<KollectProfile>,
+    /// The annotations of the namespaces that were asked for, as far as they are known.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// What has to be read before [`review`] can judge the object.
@@ -97,11 +112,12 @@ pub fn needs(object: &Object) -> Needs {
     match object {
         Object::Target(target) => Needs {
             scopes_in: own_namespace(),
-            cluster_scopes: false,
+            cluster_scopes: true,
             profile: Some((
                 object.namespace().to_owned(),
                 target.spec.profile_ref.trim().to_owned(),
             )),
+            namespaces: target.spec.included_namespaces.clone(),
         },
         Object::ClusterTarget(target) => Needs {
             scopes_in: None,
@@ -110,11 +126,13 @@ pub fn needs(object: &Object) -> Needs {
                 target.spec.profile_ref.namespace().to_owned(),
                 target.spec.profile_ref.name.trim().to_owned(),
             )),
+            ..Needs::default()
         },
         Object::Inventory(_)
         | Object::SnapshotSink(_)
         | Object::DatabaseSink(_)
         | Object::EventSink(_)
+        | Object::Profile(_)
         | Object::Scope(_) => Needs {
             scopes_in: own_namespace(),
             ..Needs::default()
@@ -122,13 +140,13 @@ pub fn needs(object: &Object) -> Needs {
         Object::ClusterInventory(inventory) => Needs {
             scopes_in: Some(inventory.spec.sink_namespace().to_owned()),
             cluster_scopes: true,
-            profile: None,
+            ..Needs::default()
         },
         Object::ClusterScope(_) => Needs {
             cluster_scopes: true,
             ..Needs::default()
         },
-        Object::Profile(_) | Object::ConnectionTest(_) => Needs::default(),
+        Object::ConnectionTest(_) => Needs::default(),
     }
 }
 
@@ -148,7 +166,7 @@ pub fn check(object: &Object, settings: &Settings) -> Findings {
         }
         Object::EventSink(sink) => sink::check_event(&sink.spec, object.namespace(), settings),
         Object::Scope(scope) => scope::check(scope.ceiling()),
-        Object::ClusterScope(scope) => scope::check(scope.ceiling()),
+        Object::ClusterScope(scope) => scope::check_cluster(scope),
         Object::ConnectionTest(test) => connection_test::check(&test.spec),
     }
 }
@@ -179,7 +197,7 @@ pub fn review(object: &Object, settings: &Settings, surroundings: &Surroundings)
     if findings.errors.is_empty() {
         match object {
             Object::Target(target) => {
-                target::check_scopes(target, surroundings, &mut findings);
+                target::check_scopes(target, settings, surroundings, &mut findings);
             }
             Object::ClusterTarget(target) => {
                 target::check_cluster_scopes(target, surroundings, &mut findings);
@@ -202,7 +220,10 @@ pub fn review(object: &Object, settings: &Settings, surroundings: &Surroundings)
             Object::Scope(_) | Object::ClusterScope(_) => {
                 scope::check_siblings(object, surroundings, &mut findings);
             }
-            Object::Profile(_) | Object::ConnectionTest(_) => {}
+            Object::Profile(profile) => {
+                profile::check_scopes(&profile.spec, surroundings, &mut findings);
+            }
+            Object::ConnectionTest(_) => {}
         }
     }
     findings.into_verdict(object.kind(), object.name())

@@ -69,6 +69,17 @@ pub(crate) fn namespace_names(_: &mut schemars::SchemaGenerator) -> schemars::Sc
     })
 }
 
+/// A list of namespace names that names at least one.
+pub(crate) fn namespace_names_given(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 1024,
+        "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "maxLength": 63, "pattern": DNS_LABEL},
+    })
+}
+
 /// Items of a list of object names, without repetition.
 pub(crate) fn name_set(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({

@@ -48,6 +48,40 @@ pub struct KollectScopeSpec {
     /// What both kinds of scope limit.
     #[serde(flatten)]
     pub limits: ScopeLimits,
+    /// Whether profiles of this namespace may export whole objects (`export.mode: Resource`).
+    /// Absent means yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_resource_export: Option<bool>,
+    /// How much the namespace may use, in place of the operator's defaults. Of several scopes the
+    /// smallest number counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Quota>,
+}
+
+/// How much one namespace may use. What is not given is as the operator's flags say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Quota {
+    /// Targets that are collected; the oldest come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0), extend("format" = "int64"))]
+    pub targets: Option<u64>,
+    /// Sinks of all families that are used; the oldest come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0), extend("format" = "int64"))]
+    pub sinks: Option<u64>,
+    /// Rows that targets hold together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0), extend("format" = "int64"))]
+    pub rows: Option<u64>,
+    /// Memory that these rows take, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0), extend("format" = "int64"))]
+    pub row_bytes: Option<u64>,
+    /// Disk that mirrors of Git repositories take, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0), extend("format" = "int64"))]
+    pub mirror_bytes: Option<u64>,
 }
 
 /// What cluster targets and cluster inventories may do.
@@ -95,6 +129,24 @@ pub struct KollectClusterScopeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::name_set")]
     pub allowed_static_ref_namespaces: Vec<String>,
+    /// Which namespaces' targets may collect sensitive objects (Secrets) of which other namespaces,
+    /// where their profile is allowed to show what those keep. Targets need no permission for their
+    /// own namespace. Several scopes permit together what each of them permits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
+    pub allow_sensitive_collection: Vec<SensitiveGrant>,
+}
+
+/// A permission to collect sensitive objects across namespaces.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SensitiveGrant {
+    /// Namespaces whose targets may.
+    #[schemars(schema_with = "schema::namespace_names_given")]
+    pub by: Vec<String>,
+    /// Namespaces whose sensitive objects they may collect.
+    #[schemars(schema_with = "schema::namespace_names_given")]
+    pub from: Vec<String>,
 }
 
 /// What both kinds of scope limit.
@@ -147,6 +199,10 @@ pub struct Ceiling<'s> {
     pub min_export_interval: Option<&'s Duration>,
     /// Namespaces for references of cluster kinds; empty for all.
     pub allowed_static_ref_namespaces: &'s [String],
+    /// Whether whole objects may be exported.
+    pub allows_resource_export: bool,
+    /// How much the namespace may use.
+    pub quota: Option<&'s Quota>,
     sinks: [&'s [String]; 3],
 }
 
@@ -167,6 +223,8 @@ impl ScopeLimits {
             denied_namespaces: &self.denied_namespaces,
             min_export_interval: self.min_export_interval.as_ref(),
             allowed_static_ref_namespaces: &[],
+            allows_resource_export: true,
+            quota: None,
             sinks: [
                 &self.snapshot_sink_refs,
                 &self.database_sink_refs,
@@ -180,7 +238,11 @@ impl KollectScope {
     /// This scope as a ceiling.
     pub fn ceiling(&self) -> Ceiling<'_> {
         let name = self.metadata.name.as_deref();
-        self.spec.limits.ceiling("KollectScope", name)
+        Ceiling {
+            allows_resource_export: self.spec.allow_resource_export != Some(false),
+            quota: self.spec.quota.as_ref(),
+            ..self.spec.limits.ceiling("KollectScope", name)
+        }
     }
 }
 

@@ -192,8 +192,8 @@ pub struct KollectClusterTargetSpec {
     pub suspend: bool,
 }
 
-/// Cluster kinds reach across namespaces, so which ones is never left open.
-pub(crate) const NAMESPACE_SELECTOR_REQUIRED: (&str, &str) = (
+/// A cluster target reaches across namespaces, so which ones is never left open.
+const NAMESPACE_SELECTOR_REQUIRED: (&str, &str) = (
     "has(self.namespaceSelector) && ((has(self.namespaceSelector.matchLabels) && size(self.namespaceSelector.matchLabels) > 0) || (has(self.namespaceSelector.matchExpressions) && size(self.namespaceSelector.matchExpressions) > 0))",
     "namespaceSelector is required and must select by at least one label",
 );
@@ -258,6 +258,12 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub effective_namespaces: Vec<String>,
+    /// Namespace of the profile that a cluster target uses, once it was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_namespace: Option<String>,
+    /// Name of the profile that a cluster target uses, once it was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_name: Option<String>,
     /// Number of `resourceRules` in force; 0 when the profile's kind alone selects.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub active_resource_rules: i64,

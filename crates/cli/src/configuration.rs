@@ -25,10 +25,12 @@ pub(crate) struct Standard {
 }
 
 impl Standard {
-    /// What a person may do with `kollect collect`: an operator's rules, and local repositories.
+    /// What a person may do with `kollect collect`: an operator's rules, and local repositories. A
+    /// person reads with rights of their own, so nobody has to lend them any.
     pub(crate) fn of_a_person(&self) -> rules::Settings {
         rules::Settings {
             local_repositories: true,
+            secret_extraction: rules::SecretExtraction::Annotation,
             ..self.settings.clone()
         }
     }

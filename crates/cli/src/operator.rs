@@ -6,6 +6,7 @@ mod logging;
 mod repeats;
 mod runtimes;
 mod shutdown;
+mod tenancy;
 
 use std::{
     path::{Path, PathBuf},
@@ -37,6 +38,7 @@ use self::{
     inherited::{Given, GoSwitch as _, switch},
     logging::Logging,
     runtimes::Runtimes,
+    tenancy::Tenancy,
 };
 
 /// How long the API server may take to answer for the first time.
@@ -74,6 +76,8 @@ pub(crate) struct Options {
     /// How often a target's row count is written when nothing else changed.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     target_count_resync: Duration,
+    #[command(flatten)]
+    tenancy: Box<Tenancy>,
     #[command(flatten)]
     delivering: Box<Delivering>,
     #[command(flatten)]
@@ -283,11 +287,20 @@ fn settings(options: &Options) -> Result<process::OperatorSettings> {
         max_export_bytes: max_export_bytes.unwrap_or(effective::DEFAULT_MAX_EXPORT_BYTES),
         secret_namespaces: plan::comma_list(&sinks.secret_namespaces),
         local_repositories: sinks.allow_local_repositories,
+        require_scope: options.tenancy.require_scope,
+        secret_extraction: options.tenancy.secret_extraction,
     };
     let default = process::OperatorSettings::default();
-    let work_dir = &sinks.work_dir;
+    let work_dir = if sinks.work_dir.is_empty() {
+        default.work_dir
+    } else {
+        PathBuf::from(&sinks.work_dir)
+    };
     Ok(process::OperatorSettings {
-        collection: collection(options),
+        collection: CollectionSettings {
+            mirrors: Some(work_dir.clone()),
+            ..collection(options)
+        },
         rules,
         inventories: inventories::ExportSettings {
             cleanup_patience: sinks.cleanup_timeout,
@@ -295,11 +308,7 @@ fn settings(options: &Options) -> Result<process::OperatorSettings> {
         },
         export_deadline: sinks.export_timeout,
         parallel_exports: sinks.parallel_exports,
-        work_dir: if work_dir.is_empty() {
-            default.work_dir
-        } else {
-            PathBuf::from(work_dir)
-        },
+        work_dir,
         listeners: options.listeners.settings(),
     })
 }
@@ -311,8 +320,11 @@ fn collection(options: &Options) -> CollectionSettings {
             default_excluded_namespaces: plan::comma_list(&options.default_excluded_namespaces),
             watch_namespaces: plan::comma_list(&options.watch_namespaces),
             tenant_mode: options.tenant_mode,
+            require_scope: options.tenancy.require_scope,
+            secret_extraction: options.tenancy.secret_extraction,
             ..plan::Settings::default()
         },
+        quota: options.tenancy.quota(),
         extraction: extract::Settings {
             scrub_keys: plan::comma_list(&options.scrub_keys),
             max_row_bytes: options.max_row_bytes,

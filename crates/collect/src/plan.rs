@@ -48,6 +48,7 @@ mod access;
 mod ask;
 mod basis;
 mod ceilings;
+mod checks;
 mod collection;
 mod degraded;
 mod delta;

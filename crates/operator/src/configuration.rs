@@ -5,13 +5,17 @@
 //! it is, and says so. A kind that was listed once and cannot be read now ([`Kind::stale`]) stays
 //! in use as it was.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kollect_api::{
     KollectClusterInventory, KollectClusterScope, KollectClusterTarget, KollectConnectionTest,
     KollectDatabaseSink, KollectEventSink, KollectInventory, KollectProfile, KollectScope,
-    KollectSnapshotSink, KollectTarget,
+    KollectSnapshotSink, KollectTarget, SinkKey,
 };
 use kollect_collect::plan::{
     NamespaceFacts, NamespaceListing, ProfileFact, Readable, TargetKey, World,
@@ -324,6 +328,8 @@ pub struct Configuration {
     definitions: Kind<Definition, DefinitionDecoder>,
     /// Whether it was said which namespaces there are.
     watch_list: bool,
+    /// Sinks that are not used because their namespaces have too many, and what to say about it.
+    sinks_over_quota: Mutex<BTreeMap<SinkKey, String>>,
 }
 
 /// Does something with every kind that plans depend on.
@@ -430,6 +436,7 @@ impl Configuration {
                 View::metadata(DefinitionDecoder)
             }),
             watch_list: !namespaces.is_empty(),
+            sinks_over_quota: Mutex::default(),
             changed,
         }
     }
@@ -492,8 +499,22 @@ impl Configuration {
         world.unreadable_targets = self.unreadable_targets();
         world.profiles = self.profile_facts();
         let everywhere = self.profiles.unknown_everywhere();
-        world.profiles_unread = everywhere.map(|unknown| unknown.why);
         world.profiles_unread_in = self.profiles.unknown_namespaces();
+        let refused = |namespace: &&String| {
+            let unknown = self.profiles.unknown_in(namespace);
+            unknown.is_some_and(|unknown| unknown.forbidden)
+        };
+        let mut forbidden: BTreeSet<String> = world
+            .profiles_unread_in
+            .keys()
+            .filter(refused)
+            .cloned()
+            .collect();
+        if everywhere.as_ref().is_some_and(|unknown| unknown.forbidden) {
+            forbidden.insert(String::new());
+        }
+        world.profiles_forbidden = forbidden;
+        world.profiles_unread = everywhere.map(|unknown| unknown.why);
         world.scopes = match self.scopes.unknown_everywhere() {
             None => Readable::Read(self.scopes.all()),
             Some(unknown) => Readable::Failed(unknown.why),
@@ -504,6 +525,26 @@ impl Configuration {
             Some(why) => Readable::Failed(why),
         };
         world.namespaces = self.namespace_listing();
+    }
+
+    /// Notes which sinks are not used because their namespaces have too many.
+    pub fn note_over_quota(&self, sinks: &BTreeMap<SinkKey, String>) {
+        let mut known = self
+            .sinks_over_quota
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *known != *sinks {
+            known.clone_from(sinks);
+            drop(known);
+            self.changed.notify();
+        }
+    }
+
+    /// Why a sink is not used because its namespace has too many, if so.
+    pub fn over_quota(&self, key: &SinkKey) -> Option<String> {
+        let known = self.sinks_over_quota.lock();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        known.get(key).cloned()
     }
 
     fn unreadable_targets(&self) -> BTreeMap<TargetKey, String> {

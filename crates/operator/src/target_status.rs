@@ -58,6 +58,10 @@ pub struct TargetFacts {
     pub effective_namespaces: Names,
     /// Namespaces asked for that a scope took away.
     pub outside_scope: Names,
+    /// What is said about namespaces whose sensitive objects nobody allowed to collect.
+    pub unpermitted: Option<String>,
+    /// Namespace and name of the profile that a cluster target uses, once it was found.
+    pub found_profile: Option<(String, String)>,
     /// The message about namespaces that may not be read, if there are any.
     pub forbidden: Option<String>,
     /// Rules in force.
@@ -191,6 +195,9 @@ fn numbers(next: &mut TargetStatus, facts: &TargetFacts, now: &Time) {
         |list: &[Arc<str>]| -> Vec<String> { list.iter().map(ToString::to_string).collect() };
     next.matched_namespaces = names(&facts.matched_namespaces);
     next.effective_namespaces = names(&facts.effective_namespaces);
+    let (namespace, name) = facts.found_profile.clone().unzip();
+    next.profile_namespace = namespace;
+    next.profile_name = name;
     next.active_resource_rules = count(facts.active_rules);
     next.extraction_failures = count(facts.failures);
     next.last_extraction_error = facts.last_failure.clone().filter(|_| facts.failures > 0);
@@ -288,6 +295,9 @@ fn collecting(facts: &TargetFacts) -> String {
     }
     if !facts.outside_scope.is_empty() && !facts.cluster_scoped {
         message += &format!("; outside the scope: {}", named(&facts.outside_scope));
+    }
+    if let Some(advice) = &facts.unpermitted {
+        message += &format!("; {advice}");
     }
     if let Some(error) = &facts.policy_failure {
         message += &format!("; objects do not match because of {error}");

@@ -19,6 +19,8 @@ fn healthy() -> TargetFacts {
         matched_namespaces: ["team-a".into()].into(),
         effective_namespaces: ["team-a".into()].into(),
         outside_scope: Names::default(),
+        unpermitted: None,
+        found_profile: None,
         forbidden: None,
         active_rules: 0,
         complete: true,

@@ -9,7 +9,8 @@ use std::{
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kollect_api::{
-    KollectClusterTarget, KollectTarget, condition::Condition, meta, target::TargetStatus,
+    KollectClusterTarget, KollectProfile, KollectTarget, condition::Condition, meta,
+    target::TargetStatus,
 };
 use kollect_collect::{
     engine::Engine,
@@ -473,6 +474,11 @@ fn facts<K: Target>(
         matched_namespaces: plan.namespaces.matched.clone(),
         effective_namespaces: plan.namespaces.effective.clone(),
         outside_scope: plan.namespaces.outside_scope.clone(),
+        unpermitted: plan.unpermitted_message(),
+        found_profile: plan
+            .collection()
+            .filter(|_| K::CLUSTER)
+            .map(|collection| name_of(&collection.extraction.profile)),
         forbidden: plan.forbidden_message(),
         active_rules: plan.active_rules,
         complete: summary.as_ref().is_some_and(|summary| summary.complete),
@@ -489,6 +495,15 @@ fn facts<K: Target>(
         last_failure: summary.and_then(last_failure),
         sinks,
     }
+}
+
+/// Namespace and name of a profile.
+fn name_of(profile: &KollectProfile) -> (String, String) {
+    let meta = &profile.metadata;
+    (
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    )
 }
 
 /// The most recent failure, with the object that failed.

@@ -4,10 +4,7 @@
 //! refuses with that text, and the status of objects that got past admission shows it.
 
 use crate::{
-    gvk::GroupVersionKind,
-    profile::{ExportMode, KollectProfileSpec},
-    reference::SinkFamily,
-    scope::Ceiling,
+    gvk::GroupVersionKind, profile::KollectProfileSpec, reference::SinkFamily, scope::Ceiling,
 };
 
 /// Why a kind is outside a scope, if it is.
@@ -40,16 +37,46 @@ pub fn outside_secret_export(
     ceiling: &Ceiling<'_>,
     profile: &KollectProfileSpec,
 ) -> Option<String> {
-    let export = profile.export.as_ref();
-    let whole = export.is_some_and(|export| export.mode == ExportMode::Resource);
     let gvk = &profile.target_gvk;
-    if !whole || !gvk.is_core_secret() || lists_kind(ceiling, gvk) {
+    if !profile.exports_whole_objects() || !gvk.is_core_secret() || lists_kind(ceiling, gvk) {
         return None;
     }
     let Ceiling { kind, name, .. } = ceiling;
     Some(format!(
         "the profile exports whole Secrets, so target GVK {gvk} must be listed in {kind} {name:?} allowedGVKs"
     ))
+}
+
+/// Why whole objects may not leave, if the profile exports them.
+pub fn outside_resource_export(
+    ceiling: &Ceiling<'_>,
+    profile: &KollectProfileSpec,
+) -> Option<String> {
+    if ceiling.allows_resource_export || !profile.exports_whole_objects() {
+        return None;
+    }
+    let Ceiling { kind, name, .. } = ceiling;
+    Some(format!(
+        "the profile exports whole objects (export.mode: Resource), and {kind} {name:?} says allowResourceExport: false"
+    ))
+}
+
+/// Why a target of a namespace without any scope may not collect from another one, where the
+/// operator demands scopes.
+pub fn outside_own_namespace(own: &str, namespace: &str) -> Option<String> {
+    (own != namespace).then(|| {
+        format!(
+            "workload namespace {namespace:?}: namespace {own:?} has no KollectScope, and the operator demands one (--require-scope) for anything but the target's own namespace; have a KollectScope created in {own:?} whose allowedNamespaces list it"
+        )
+    })
+}
+
+/// Why a target of a namespace without any scope may not collect objects that have no namespace,
+/// where the operator demands scopes.
+pub fn unscoped_cluster_kind(own: &str, gvk: &GroupVersionKind) -> String {
+    format!(
+        "target GVK {gvk} is cluster-scoped, namespace {own:?} has no KollectScope, and the operator demands one (--require-scope); have a KollectScope created in {own:?} whose allowedGVKs list it"
+    )
 }
 
 /// Why a namespace is outside a scope, if it is.

@@ -70,11 +70,12 @@ pub(super) fn check_cluster(spec: &KollectClusterInventorySpec, settings: &Setti
         &mut findings,
     );
     check_namespaces(&spec.namespaces, &at("namespaces"), &mut findings);
-    reference::required_selector(
-        spec.namespace_selector.as_ref(),
-        &at("namespaceSelector"),
-        &mut findings,
-    );
+    let selector = spec.namespace_selector.as_ref();
+    if spec.namespaces.is_empty() {
+        reference::required_selector(selector, &at("namespaceSelector"), &mut findings);
+    } else {
+        reference::selector(selector, &at("namespaceSelector"), &mut findings);
+    }
     let refs = SinkFamily::ALL.map(|family| (family, spec.sink_refs(family)));
     check_refs(&refs, settings, &mut findings, |sink, path, findings| {
         let namespace = sink.namespace.as_deref().unwrap_or_default();

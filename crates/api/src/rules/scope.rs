@@ -8,7 +8,26 @@ use super::{
     object::Object,
     profile, reference,
 };
-use crate::{reference::SinkFamily, scope::Ceiling};
+use crate::{
+    reference::SinkFamily,
+    scope::{Ceiling, KollectClusterScope},
+};
+
+/// The rules of both kinds of scope, and what only a cluster scope says.
+pub(super) fn check_cluster(scope: &KollectClusterScope) -> Findings {
+    let mut findings = check(scope.ceiling());
+    let grants = Path::spec().field("allowSensitiveCollection");
+    for (index, grant) in scope.spec.allow_sensitive_collection.iter().enumerate() {
+        for (field, list) in [("by", &grant.by), ("from", &grant.from)] {
+            let path = grants.index(index).field(field);
+            if list.is_empty() {
+                findings.required(path.clone(), "names of namespaces");
+            }
+            reference::namespace_list(list, &path, &mut findings);
+        }
+    }
+    findings
+}
 
 pub(super) fn check(ceiling: Ceiling<'_>) -> Findings {
     let mut findings = Findings::default();

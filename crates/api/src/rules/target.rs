@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use kollect_expr::{CompileBudget, cel::Program};
 
 use super::{
-    MAX_EXPRESSIONS, Surroundings, ceilings, expression,
+    MAX_EXPRESSIONS, Settings, Surroundings, ceilings, expression,
     finding::{Findings, Path},
-    profile, reference,
+    profile, reference, sensitive,
 };
 use crate::{
     gvk::GroupVersionKind,
@@ -112,6 +112,7 @@ fn check_rules(rules: &[ResourceRule], findings: &mut Findings) {
 
 pub(super) fn check_scopes(
     target: &KollectTarget,
+    settings: &Settings,
     surroundings: &Surroundings,
     findings: &mut Findings,
 ) {
@@ -127,8 +128,18 @@ pub(super) fn check_scopes(
         &target.spec.included_namespaces,
         findings,
     );
-    check_secret_export(&ceilings, surroundings, findings);
+    check_whole_objects(&ceilings, surroundings, findings);
     check_secret_policies(&target.spec.resource_rules, surroundings, findings);
+    if settings.require_scope && ceilings.is_empty() {
+        let own = target.metadata.namespace.as_deref().unwrap_or_default();
+        let mut included = target.spec.included_namespaces.iter();
+        if let Some(reason) =
+            included.find_map(|name| ceilings::outside_own_namespace(own, name.trim()))
+        {
+            findings.refuse(format!("spec.includedNamespaces: {reason}"));
+        }
+    }
+    sensitive::check(target, settings.secret_extraction, surroundings, findings);
 }
 
 pub(super) fn check_cluster_scopes(
@@ -238,8 +249,9 @@ fn within(
     }
 }
 
-/// Whole Secrets leave a governed namespace only when its scope names the kind.
-fn check_secret_export(
+/// Whole Secrets leave a governed namespace only when its scope names the kind, and whole objects only
+/// when it does not forbid that.
+fn check_whole_objects(
     ceilings: &[Ceiling<'_>],
     surroundings: &Surroundings,
     findings: &mut Findings,
@@ -248,7 +260,13 @@ fn check_secret_export(
         return;
     };
     for ceiling in ceilings {
-        if let Some(reason) = ceilings::outside_secret_export(ceiling, &profile.spec) {
+        for reason in [
+            ceilings::outside_secret_export(ceiling, &profile.spec),
+            ceilings::outside_resource_export(ceiling, &profile.spec),
+        ]
+        .into_iter()
+        .flatten()
+        {
             findings.refuse(reason);
         }
     }

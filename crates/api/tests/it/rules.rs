@@ -324,3 +324,93 @@ fn a3_profiles_and_targets_are_bounded() {
     );
     assert!(refused.expect("refused").contains("spec.resourceRules"));
 }
+
+fn target(included: &[&str]) -> Object {
+    Object::from_value(json!({
+        "apiVersion": "kollect.dev/v1alpha1",
+        "kind": "KollectTarget",
+        "metadata": {"name": "x", "namespace": "team-a"},
+        "spec": {"profileRef": "p", "includedNamespaces": included},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn where_scopes_are_demanded_a_namespace_without_one_has_itself() {
+    let demanding = Settings {
+        require_scope: true,
+        ..Settings::default()
+    };
+    let none = Surroundings::default();
+    let scope = json!({
+        "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectScope",
+        "metadata": {"name": "s", "namespace": "team-a"}, "spec": {},
+    });
+    let scoped = Surroundings {
+        scopes: vec![serde_json::from_value(scope).unwrap()],
+        ..Surroundings::default()
+    };
+    for (included, around, refused) in [
+        (&["team-a"][..], &none, false),
+        (&[], &none, false),
+        (&["team-a", "team-b"], &none, true),
+        (&["team-a", "team-b"], &scoped, false),
+    ] {
+        let verdict = review(&target(included), &demanding, around);
+        match &verdict {
+            Verdict::Denied(denial) => {
+                assert!(refused, "{included:?}: {denial}");
+                let text = denial.to_string();
+                assert!(
+                    text.contains("have a KollectScope created in \"team-a\""),
+                    "{text}"
+                );
+            }
+            Verdict::Allowed { .. } => assert!(!refused, "{included:?}"),
+        }
+        let lenient = review(&target(included), &Settings::default(), around);
+        assert!(matches!(lenient, Verdict::Allowed { .. }), "{included:?}");
+    }
+}
+
+#[test]
+fn a_namespace_can_allow_its_secrets_to_be_collected_and_the_old_rule_can_be_had() {
+    let object = target(&["team-c"]);
+    let profile = json!({
+        "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectProfile",
+        "metadata": {
+            "name": "p", "namespace": "team-a",
+            "annotations": {"kollect.dev/allow-full-resource-export": "true"},
+        },
+        "spec": {"targetGVK": {"version": "v1", "kind": "Secret"}, "export": {"mode": "Resource"}},
+    });
+    let around = |said: &str| Surroundings {
+        profile: serde_json::from_value(profile.clone()).unwrap(),
+        namespaces: [(
+            "team-c".to_owned(),
+            [(
+                "kollect.dev/allow-sensitive-collection-by".to_owned(),
+                said.to_owned(),
+            )]
+            .into(),
+        )]
+        .into(),
+        ..Surroundings::default()
+    };
+    let annotation = Settings {
+        secret_extraction: rules::SecretExtraction::Annotation,
+        ..Settings::default()
+    };
+    for (said, settings, warned) in [
+        ("", Settings::default(), true),
+        ("team-b,team-ab", Settings::default(), true),
+        ("*", Settings::default(), true),
+        ("team-b, team-a", Settings::default(), false),
+        ("", annotation, false),
+    ] {
+        let Verdict::Allowed { warnings } = review(&object, &settings, &around(said)) else {
+            panic!("{said:?} is refused");
+        };
+        assert_eq!(!warnings.is_empty(), warned, "{said:?}: {warnings:?}");
+    }
+}

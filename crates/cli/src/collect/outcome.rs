@@ -139,7 +139,9 @@ impl TargetOutcome {
                     "",
                     format!("{}; check targetGVK of the profile", before(&why.message)),
                 ),
-                Reason::ScopeGVKDenied | Reason::ScopeNamespaceDenied => {
+                Reason::ScopeGVKDenied
+                | Reason::ScopeNamespaceDenied
+                | Reason::ScopeResourceExportDenied => {
                     outcome.skip(SkipReason::Scope, "", why.message.clone());
                 }
                 _ => outcome.errors.push(why.message.clone()),

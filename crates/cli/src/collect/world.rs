@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kollect_api::{KollectProfile, rules::Object};
+use kollect_api::{
+    KollectProfile,
+    rules::{Object, SecretExtraction},
+};
 use kollect_collect::{
     extract,
-    plan::{KindFact, Plan, ProfileFact, Readable, World},
+    plan::{KindFact, Plan, ProfileFact, Readable, Settings, World},
 };
 use kollect_watch::access::{Permission, Review};
 
@@ -26,6 +29,11 @@ pub(crate) fn world(configuration: &Configuration, wishes: &Wishes) -> World {
         extraction: extract::Settings {
             scrub_keys: wishes.scrub_keys.clone(),
             ..extract::Settings::default()
+        },
+        // A person collects with rights of their own; nothing is borrowed.
+        settings: Settings {
+            secret_extraction: SecretExtraction::Annotation,
+            ..Settings::default()
         },
         ..World::default()
     };

@@ -117,13 +117,16 @@ fn judge(
                 warn(text);
             }
             // What only a person may do is worth knowing before the manifest goes to a cluster.
-            if let Verdict::Denied(denial) =
-                rules::review(object, &standard.settings, &surroundings)
-            {
-                warn(&format!(
+            match rules::review(object, &standard.settings, &surroundings) {
+                Verdict::Denied(denial) => warn(&format!(
                     "only for kollect collect; an operator says: {}",
                     reason(&denial)
-                ));
+                )),
+                Verdict::Allowed { warnings: told } => {
+                    for text in told.iter().filter(|text| !warnings.contains(text)) {
+                        warn(&format!("an operator says: {text}"));
+                    }
+                }
             }
         }
         Verdict::Denied(Denial::Invalid { findings, .. }) => {

@@ -2,8 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kollect_api::{
-    KollectClusterTarget, KollectTarget, meta::REQUESTED_AT_ANNOTATION, selector::LabelSelector,
-    target::ResourceRule,
+    KollectClusterTarget, KollectTarget,
+    meta::REQUESTED_AT_ANNOTATION,
+    selector::LabelSelector,
+    target::{ResourceRule, TargetStatus},
 };
 use kollect_inventory::TargetKind;
 
@@ -27,12 +29,18 @@ pub(super) struct Ask<'t> {
     pub(super) selection: SelectionSpec,
     /// The value of the annotation that asks for another look at everything.
     pub(super) requested_at: Option<&'t str>,
+    /// It has had rows at some time, as far as its status tells.
+    pub(super) has_collected: bool,
 }
 
 /// The value of the annotation that asks for another look at everything.
 pub(super) fn requested_at(metadata: &ObjectMeta) -> Option<&str> {
     let annotations = metadata.annotations.as_ref()?;
     annotations.get(REQUESTED_AT_ANNOTATION).map(String::as_str)
+}
+
+fn has_collected(status: Option<&TargetStatus>) -> bool {
+    status.is_some_and(|status| status.collected_count.is_some())
 }
 
 impl<'t> Ask<'t> {
@@ -59,6 +67,7 @@ impl<'t> Ask<'t> {
                 watch_mode: spec.watch_mode,
             },
             requested_at: requested_at(metadata),
+            has_collected: has_collected(target.status.as_ref()),
         }
     }
 
@@ -82,6 +91,7 @@ impl<'t> Ask<'t> {
                 ..SelectionSpec::default()
             },
             requested_at: requested_at(metadata),
+            has_collected: has_collected(target.status.as_ref()),
         }
     }
 

@@ -128,6 +128,7 @@ pub(super) struct Inputs {
     source: Source,
     profile: Profile,
     kind: Option<KindFact>,
+    over_quota: Option<Arc<str>>,
 }
 
 /// As much of a [`ProfileFact`] as can be compared.
@@ -159,10 +160,12 @@ impl Inputs {
             Profile::Found(profile) => world.kinds.get(&profile.spec.target_gvk).cloned(),
             Profile::Missing | Profile::Forbidden | Profile::Failed => None,
         };
+        let over_quota = world.over_quota.get(&source.key()).cloned();
         Self {
             source,
             profile,
             kind,
+            over_quota,
         }
     }
 
@@ -191,7 +194,8 @@ impl Inputs {
             (Profile::Missing, Profile::Missing) | (Profile::Forbidden, Profile::Forbidden) => true,
             _ => false,
         };
-        profiles && self.kind == other.kind && self.source.wants_the_same(&other.source)
+        let facts = self.kind == other.kind && self.over_quota == other.over_quota;
+        profiles && facts && self.source.wants_the_same(&other.source)
     }
 }
 

@@ -72,6 +72,9 @@ pub struct Collection {
     /// From where it would, if everything could be read. What is in here and not in `reach` cannot
     /// be read at present: nothing new is known of it, and what was known stays.
     pub wanted: Arc<Reach>,
+    /// Nothing is looked at any more, and what was collected stays as it is: the target may not go
+    /// on, for a reason that is no reason to forget what it had.
+    pub frozen: bool,
     /// The value of the annotation that asks for another look at everything.
     pub requested_at: Option<Arc<str>>,
 }
@@ -92,13 +95,22 @@ impl Collection {
 
     /// The same as far as it goes before access is looked at.
     pub(super) fn regardless_of_access(self: &Arc<Self>) -> Arc<Self> {
-        if Arc::ptr_eq(&self.reach, &self.wanted) {
+        if self.frozen || Arc::ptr_eq(&self.reach, &self.wanted) {
             return Arc::clone(self);
         }
         Arc::new(Self {
             reach: Arc::clone(&self.wanted),
             ..Self::clone(self)
         })
+    }
+
+    /// The same without looking at anything any more.
+    pub(super) fn freeze(&self) -> Self {
+        Self {
+            reach: Arc::default(),
+            frozen: true,
+            ..self.clone()
+        }
     }
 
     /// How much of each object is needed.

@@ -13,27 +13,25 @@
 //!   than keeping the last selection that worked, so it is treated like a failure to read, but
 //!   shown as degraded.
 
+mod sensitive;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use kollect_api::{
-    GroupVersionKind, KollectProfile, KollectScope,
-    condition::Reason,
-    meta,
-    target::{ResourceRule, WatchMode},
-};
+use kollect_api::{GroupVersionKind, KollectProfile, KollectScope, condition::Reason, meta};
 use kollect_watch::Resource;
 
 use super::ask::Ask;
 use super::ceilings::Ceilings;
+use super::checks;
 use super::collection::{Collection, Extraction, Reach};
 use super::degraded::Degradation;
 use super::discovery::KindFact;
-use super::namespaces::{NamespaceIntent, NamespaceListing, Universe, asks_for_labels, names};
+use super::namespaces::{NamespaceIntent, NamespaceListing, Universe, names};
 use super::places::{Places, reach};
 use super::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
-use super::world::{ProfileFact, Readable, Settings, World};
+use super::world::{ProfileFact, Readable, World};
 use crate::extract::Extractor;
 use crate::gates::{NamespaceGate, Selection, SelectionError, Sight};
 
@@ -60,20 +58,22 @@ pub(super) struct Draft {
 const PANICKED: &str = "planning it panicked; see the operator's log";
 
 /// Why a draft ends before a collection is found.
-enum Ended {
+pub(super) enum Ended {
     /// For good.
     Stop(Degradation),
     /// For the moment, or because the target is broken: what was collected goes on.
     Hold(TargetState),
+    /// It may not go on, but what was collected stays.
+    Freeze(Degradation),
     /// For the moment: discovery has not been asked about the kind.
     UnknownKind(GroupVersionKind),
 }
 
-fn stop<T>(reason: Reason, message: impl Into<String>) -> Result<T, Ended> {
+pub(super) fn stop<T>(reason: Reason, message: impl Into<String>) -> Result<T, Ended> {
     Err(Ended::Stop(Degradation::new(reason, message)))
 }
 
-fn hold<T>(reason: Reason, message: impl Into<String>) -> Result<T, Ended> {
+pub(super) fn hold<T>(reason: Reason, message: impl Into<String>) -> Result<T, Ended> {
     let degradation = Degradation::new(reason, message);
     Err(Ended::Hold(TargetState::Degraded(degradation)))
 }
@@ -140,6 +140,15 @@ impl<'w> Drafting<'w> {
                 (TargetState::Degraded(degradation), Course::Stop)
             }
             Err(Ended::Hold(state)) => (state, held(&mut namespaces)),
+            Err(Ended::Freeze(degradation)) => {
+                let course = match held(&mut namespaces) {
+                    Course::Collect(collection) => Course::Collect(Arc::new(collection.freeze())),
+                    // One that never had a row has none to keep.
+                    Course::Wait if !ask.has_collected => Course::Stop,
+                    course => course,
+                };
+                (TargetState::Degraded(degradation), course)
+            }
             Err(Ended::UnknownKind(gvk)) => {
                 let state = TargetState::Undecided(format!("kind {gvk} is being looked up"));
                 unknown_kind = Some(gvk);
@@ -163,7 +172,7 @@ impl<'w> Drafting<'w> {
         }
     }
 
-    fn ceilings(&self, ask: &Ask<'_>) -> Result<Ceilings<'w>, String> {
+    fn ceilings(&self, ask: &Ask<'w>) -> Result<Ceilings<'w>, String> {
         if ask.is_cluster_target() {
             return match &self.world.cluster_scopes {
                 Readable::Read(scopes) => Ok(Ceilings::new(scopes.iter().map(|s| s.ceiling()))),
@@ -176,10 +185,13 @@ impl<'w> Drafting<'w> {
             return Err(why.clone());
         }
         match &self.world.scopes {
-            Readable::Read(_) => {
-                let scopes = self.scopes.get(namespace).into_iter().flatten();
-                Ok(Ceilings::new(scopes.map(|scope| scope.ceiling())))
-            }
+            Readable::Read(_) => match self.scopes.get(namespace) {
+                None if self.world.settings.require_scope => Ok(Ceilings::unscoped(ask.namespace)),
+                scopes => {
+                    let scopes = scopes.into_iter().flatten();
+                    Ok(Ceilings::new(scopes.map(|scope| scope.ceiling())))
+                }
+            },
             Readable::Failed(error) => Err(format!(
                 "list KollectScope in namespace {namespace:?}: {error}"
             )),
@@ -216,7 +228,11 @@ impl<'w> Drafting<'w> {
             None => match self.world.unread_profiles(namespace) {
                 // Whether it exists is not known.
                 Some(error) => hold(
-                    ProfileLookupFailed,
+                    if self.world.forbidden_profiles(namespace) {
+                        ProfileForbidden
+                    } else {
+                        ProfileLookupFailed
+                    },
                     format!("read KollectProfile {name:?} in namespace {namespace:?}: {error}"),
                 ),
                 None => stop(
@@ -236,7 +252,11 @@ impl<'w> Drafting<'w> {
     ) -> Result<(Collection, Option<Degradation>), Ended> {
         let profile = self.profile(ask)?;
         let gvk = &profile.spec.target_gvk;
-        check_scopes(ask, ceilings, profile)?;
+        checks::scopes(ask, ceilings, profile)?;
+        if let Some(message) = self.world.over_quota.get(&ask.key) {
+            let degradation = Degradation::new(Reason::QuotaExceeded, &**message);
+            return Err(Ended::Freeze(degradation));
+        }
         let settings = &self.world.settings;
         let intent = NamespaceIntent::new(
             ask.included,
@@ -245,16 +265,16 @@ impl<'w> Drafting<'w> {
             ask.exclude,
             settings,
         );
+        let governed = self.scopes.contains_key(ask.namespace) || ceilings.is_unscoped();
         if let Ok(intent) = &intent {
-            let governed = self.scopes.contains_key(ask.namespace);
             let places = &mut self.places;
             *namespaces = places.namespaces(ask, governed, intent, ceilings, self.universe);
         }
-        let mismatch = check_rules(ask, gvk)?;
+        let mismatch = checks::resource_rules(ask, gvk)?;
         let resource = self.resource(gvk)?;
         if !resource.namespaced {
             if let Some(message) = ceilings.refuses_cluster_scoped(gvk) {
-                return stop(Reason::ScopeGVKDenied, message);
+                return stop(ceilings.cluster_scoped_reason(), message);
             }
             *namespaces = TargetNamespaces::default();
         }
@@ -271,7 +291,7 @@ impl<'w> Drafting<'w> {
             );
         }
         if resource.namespaced
-            && let Some(what) = asks_of_namespaces(ask, settings)
+            && let Some(what) = checks::asks_of_namespaces(ask, settings)
             && let Some(name) = self.universe.first_unlabelled(&namespaces.effective)
         {
             return hold(
@@ -281,6 +301,10 @@ impl<'w> Drafting<'w> {
                 ),
             );
         }
+        let narrowed = self.narrow_sensitive(ask, profile, namespaces)?;
+        let mismatch = mismatch
+            .or_else(|| checks::unpermitted(ask, namespaces))
+            .or_else(|| checks::unscoped(ask, ceilings, namespaces));
         let extraction = self.extraction(profile);
         let sight = Sight {
             secrets_permitted: profile.permits(meta::ALLOW_SECRET_EXTRACTION_ANNOTATION),
@@ -288,8 +312,9 @@ impl<'w> Drafting<'w> {
         };
         let selection = selection(ask, gvk, sight, previous)
             .or_else(|error| hold(broken, error.to_string()))?;
-        let reach = if resource.namespaced {
-            let governed = self.scopes.contains_key(ask.namespace);
+        let reach = if narrowed {
+            Arc::new(reach(&selection, &namespaces.effective, self.universe))
+        } else if resource.namespaced {
             let places = &mut self.places;
             places.reach(ask, governed, &selection, namespaces, self.universe)
         } else {
@@ -301,6 +326,7 @@ impl<'w> Drafting<'w> {
             selection,
             wanted: Arc::clone(&reach),
             reach,
+            frozen: false,
             requested_at: ask.requested_at.map(Into::into),
         };
         Ok((collection, mismatch))
@@ -341,7 +367,7 @@ impl<'w> Drafting<'w> {
     /// What was collected before, as far as scopes and exclusions still permit it.
     fn hold(
         &self,
-        ask: &Ask<'_>,
+        ask: &Ask<'w>,
         ceilings: Option<&Ceilings<'_>>,
         previous: Option<&TargetPlan>,
         namespaces: &mut TargetNamespaces,
@@ -355,6 +381,7 @@ impl<'w> Drafting<'w> {
             return Course::Collect(held.regardless_of_access());
         }
         let gvk = held.extraction.gvk();
+        let profile = &held.extraction.profile;
         let refused = ceilings.is_some_and(|ceilings| {
             ceilings.refuses_kind(gvk).is_some()
                 || (!held.resource.namespaced && ceilings.refuses_cluster_scoped(gvk).is_some())
@@ -369,12 +396,18 @@ impl<'w> Drafting<'w> {
                 .chain(names(default))
                 .any(|excluded| excluded == name)
         };
+        let grants = self.needs_grants(ask, profile).then(|| self.grants(ask));
+        let unpermitted = |name: &str| match &grants {
+            Some(Ok(grants)) => !self.permits(grants, name),
+            Some(Err(_)) | None => false,
+        };
         let mut collection = Collection::clone(held);
         if held.resource.namespaced {
             let effective = plan.namespaces.effective.iter().filter(|name| {
                 self.universe.get(name).is_some()
                     && ceilings.is_none_or(|ceilings| ceilings.permits(name))
                     && !excluded(name)
+                    && !unpermitted(name)
             });
             namespaces.effective = effective.cloned().collect();
             namespaces.matched.clone_from(&plan.namespaces.matched);
@@ -384,6 +417,11 @@ impl<'w> Drafting<'w> {
             collection.wanted = cluster_scoped();
         }
         collection.reach = Arc::clone(&collection.wanted);
+        // Whole objects that may not leave do not leave because something else is not known.
+        let whole = ceilings.and_then(|ceilings| ceilings.refuses_whole_objects(&profile.spec));
+        if held.frozen || (whole.is_some() && !ask.is_cluster_target()) {
+            collection = collection.freeze();
+        }
         Course::Collect(Arc::new(collection))
     }
 }
@@ -398,77 +436,6 @@ fn profile_key(profile: &KollectProfile) -> (String, String) {
         metadata.namespace.clone().unwrap_or_default(),
         metadata.name.clone().unwrap_or_default(),
     )
-}
-
-/// What scopes say about a target as it is written. The profile's kind is checked even if rules
-/// name others, because it is the one that is watched.
-fn check_scopes(
-    ask: &Ask<'_>,
-    ceilings: &Ceilings<'_>,
-    profile: &KollectProfile,
-) -> Result<(), Ended> {
-    let kinds = std::iter::once(&profile.spec.target_gvk).chain(ask.rules.iter().map(|r| &r.gvk));
-    let reference = ask
-        .is_cluster_target()
-        .then(|| ceilings.refuses_reference(ask.profile_namespace))
-        .flatten();
-    if let Some(message) = reference {
-        return stop(Reason::ScopeNamespaceDenied, message);
-    }
-    let mut refused_kinds = kinds.filter_map(|gvk| ceilings.refuses_kind(gvk));
-    let secrets = || {
-        (!ask.is_cluster_target())
-            .then(|| ceilings.refuses_secrets(&profile.spec))
-            .flatten()
-    };
-    if let Some(message) = refused_kinds.next().or_else(secrets) {
-        return stop(Reason::ScopeGVKDenied, message);
-    }
-    // Only what is asked for by name is a violation; what a selector reaches beyond the scope is
-    // taken away silently. Cluster targets are narrowed in both cases.
-    let violation = (!ask.is_cluster_target())
-        .then(|| names(ask.included).find_map(|name| ceilings.refuses_namespace(name)))
-        .flatten();
-    match violation {
-        Some(message) => stop(
-            Reason::ScopeNamespaceDenied,
-            format!("{message}; remove it from spec.includedNamespaces"),
-        ),
-        None => Ok(()),
-    }
-}
-
-/// What of namespaces decides about their objects, beside their names, if anything does.
-///
-/// That a namespace opts out is not asked: where labels and annotations cannot be read, a namespace
-/// that the operator was told to watch counts as one without any. In tenant mode nobody ever reads
-/// them, so none can opt in either, only objects can.
-fn asks_of_namespaces(ask: &Ask<'_>, settings: &Settings) -> Option<&'static str> {
-    let rules = ask.rules.iter();
-    let mut selectors = rules.filter_map(|rule| rule.namespace_selector.as_ref());
-    if selectors.any(asks_for_labels) {
-        return Some("spec.resourceRules select namespaces by their labels");
-    }
-    let opts_in = ask.selection.watch_mode == WatchMode::OptIn && !settings.tenant_mode;
-    opts_in.then_some("spec.watchMode is OptIn, which labels and annotations of namespaces answer")
-}
-
-/// Rules for another kind than the profile's never take anything. If there are only such rules
-/// nothing can be collected; if some are right, they are followed and the others are shown.
-fn check_rules(ask: &Ask<'_>, gvk: &GroupVersionKind) -> Result<Option<Degradation>, Ended> {
-    let wrong = |rule: &ResourceRule| !rule.gvk.same_as(gvk);
-    let Some(position) = ask.rules.iter().position(wrong) else {
-        return Ok(None);
-    };
-    let message = format!(
-        "spec.resourceRules[{position}].gvk is {}, but the profile collects {gvk}; a rule for another kind never matches",
-        ask.rules[position].gvk
-    );
-    let reason = Reason::ResourceRuleGVKMismatch;
-    if ask.rules.iter().all(wrong) {
-        return stop(reason, message);
-    }
-    Ok(Some(Degradation::new(reason, message)))
 }
 
 /// The compiled selection; the one of the previous plan if nothing about it changed.

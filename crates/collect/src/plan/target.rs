@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kollect_api::condition::Reason;
+use kollect_api::{condition::Reason, rules};
 
 use super::collection::Collection;
 use super::degraded::Degradation;
@@ -160,6 +160,14 @@ impl TargetPlan {
         }
     }
 
+    /// What is said about namespaces whose sensitive objects no administrator allowed to collect.
+    pub fn unpermitted_message(&self) -> Option<String> {
+        let unpermitted = &self.namespaces.unpermitted;
+        let names = unpermitted.iter().map(|name| &**name);
+        let advice = || rules::sensitive_advice(&self.key.namespace, names);
+        (!unpermitted.is_empty()).then(advice)
+    }
+
     /// What is said where access is denied somewhere: where, to what, and what becomes of the rows.
     pub fn forbidden_message(&self) -> Option<String> {
         /// How many namespaces a message names.
@@ -206,6 +214,8 @@ pub struct TargetNamespaces {
     pub effective: Names,
     /// Those asked for that a scope took away.
     pub outside_scope: Names,
+    /// Those within scopes whose sensitive objects no administrator allowed to collect.
+    pub unpermitted: Names,
     /// Those effective that the operator may not list or watch. The empty name stands for a
     /// cluster-scoped resource.
     pub forbidden: Vec<Arc<str>>,

@@ -1,10 +1,11 @@
 //! Everything the plan is made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, atomic::AtomicU64};
 
 use kollect_api::{
     KollectClusterScope, KollectClusterTarget, KollectProfile, KollectScope, KollectTarget,
+    rules::SecretExtraction,
 };
 
 use super::access::Access;
@@ -31,6 +32,9 @@ pub struct World {
     pub profiles_unread: Option<String>,
     /// The same for the profiles of single namespaces.
     pub profiles_unread_in: BTreeMap<String, String>,
+    /// It is a right that is missing to read profiles: all of them (under the empty name), or those
+    /// of these namespaces.
+    pub profiles_forbidden: BTreeSet<String>,
     /// Targets that exist and cannot be decoded, and why. What they want is not known, so they go
     /// on as they did, or keep what they have.
     pub unreadable_targets: BTreeMap<TargetKey, String>,
@@ -41,6 +45,9 @@ pub struct World {
     pub unreadable_scopes: BTreeMap<String, String>,
     /// The cluster scopes, or why they could not be read.
     pub cluster_scopes: Readable<Vec<Arc<KollectClusterScope>>>,
+    /// Targets whose namespaces use more than they may, and what to say about it. They are not
+    /// collected; what they had stays.
+    pub over_quota: BTreeMap<TargetKey, Arc<str>>,
     /// The namespaces of the cluster.
     pub namespaces: NamespaceListing,
     /// What discovery says about kinds.
@@ -61,6 +68,16 @@ impl World {
     pub(super) fn unread_profiles(&self, namespace: &str) -> Option<&String> {
         let own = || self.profiles_unread_in.get(namespace);
         self.profiles_unread.as_ref().or_else(own)
+    }
+
+    /// Whether it is a right that is missing to know them.
+    pub(super) fn forbidden_profiles(&self, namespace: &str) -> bool {
+        let scope = if self.profiles_unread.is_some() {
+            ""
+        } else {
+            namespace
+        };
+        self.profiles_forbidden.contains(scope)
     }
 }
 
@@ -103,6 +120,11 @@ pub struct Settings {
     pub watch_namespaces: Vec<String>,
     /// `--tenant-mode`: only namespaced kinds, and never a cluster-wide watch.
     pub tenant_mode: bool,
+    /// `--require-scope`: targets of a namespace without a KollectScope collect from that namespace
+    /// alone.
+    pub require_scope: bool,
+    /// `--secret-extraction`: whose word it takes to collect sensitive objects of other namespaces.
+    pub secret_extraction: SecretExtraction,
     /// Up to how many namespaces of one resource are watched one by one where that is preferred
     /// (`--watch-namespaces`) but a cluster-wide watch is possible. Above that the one
     /// cluster-wide watch is the smaller burden.
@@ -120,6 +142,8 @@ impl Default for Settings {
             default_excluded_namespaces: Vec::new(),
             watch_namespaces: Vec::new(),
             tenant_mode: false,
+            require_scope: false,
+            secret_extraction: SecretExtraction::default(),
             separate_watches: 20,
             max_namespace_watches: 200,
         }

@@ -1,6 +1,6 @@
 //! What becomes of targets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kollect_api::GroupVersionKind;
 use kollect_collect::plan::{
@@ -47,6 +47,19 @@ struct Case {
     watch_namespaces: Vec<String>,
     #[serde(default)]
     tenant_mode: bool,
+    #[serde(default)]
+    require_scope: bool,
+    /// `--secret-extraction`.
+    secret_extraction: Option<String>,
+    /// Cluster scopes fail with this message.
+    cluster_scopes: Option<String>,
+    /// Targets over quota, and what is said of them.
+    #[serde(default)]
+    over_quota: BTreeMap<String, String>,
+    /// Profiles that are not known are not because a right is missing: of these namespaces, or of
+    /// all, under the empty name.
+    #[serde(default)]
+    profiles_forbidden: BTreeSet<String>,
     /// Namespaces have not been read.
     #[serde(default)]
     namespaces_unread: bool,
@@ -88,6 +101,10 @@ struct Expected {
     matched: Option<Vec<String>>,
     effective: Option<Vec<String>>,
     outside: Option<Vec<String>>,
+    /// Those whose sensitive objects nobody allowed to collect.
+    unpermitted: Option<Vec<String>>,
+    /// Nothing is looked at any more, and rows of these namespaces stay.
+    keeps: Option<Vec<String>>,
     reach: Option<Vec<String>>,
     rules: Option<usize>,
 }
@@ -154,7 +171,21 @@ fn change(world: &mut World, case: &Case) {
         world.scopes = Readable::Failed(error.clone());
         world.cluster_scopes = Readable::Failed(error.clone());
     }
+    if let Some(error) = &case.cluster_scopes {
+        world.cluster_scopes = Readable::Failed(error.clone());
+    }
+    world
+        .profiles_forbidden
+        .clone_from(&case.profiles_forbidden);
+    let over_quota = case.over_quota.iter();
+    world.over_quota = over_quota
+        .map(|(name, why)| (key(name), why.as_str().into()))
+        .collect();
     let settings = &mut world.settings;
+    settings.require_scope = case.require_scope;
+    if let Some(word) = &case.secret_extraction {
+        settings.secret_extraction = word.parse().expect("a word");
+    }
     settings
         .default_included_namespaces
         .clone_from(&case.default_included);
@@ -190,6 +221,7 @@ fn check(context: &str, target: &TargetPlan, expected: &Expected) {
         (&namespaces.matched, &expected.matched),
         (&namespaces.effective, &expected.effective),
         (&namespaces.outside_scope, &expected.outside),
+        (&namespaces.unpermitted, &expected.unpermitted),
     ] {
         if let Some(expected) = expected {
             assert_eq!(names(&**found), *expected, "{context}");
@@ -199,7 +231,12 @@ fn check(context: &str, target: &TargetPlan, expected: &Expected) {
     if let Some(expected) = &expected.reach {
         assert_eq!(reach.as_ref(), Some(expected), "{context}");
     }
-    if !namespaces.effective.is_empty() {
+    let frozen = target.collection().filter(|collection| collection.frozen);
+    let keeps = frozen.map(|collection| names(collection.wanted.keys()));
+    assert_eq!(keeps, expected.keeps, "{context}");
+    if frozen.is_some() {
+        assert_eq!(reach, Some(Vec::new()), "{context}");
+    } else if !namespaces.effective.is_empty() {
         assert_eq!(reach, Some(names(&*namespaces.effective)), "{context}");
     }
     if let Some(rules) = expected.rules {
