@@ -4,7 +4,10 @@
 
 use std::fmt;
 
-use crate::{reference::SinkFamily, rules::Object};
+use crate::{
+    reference::{SinkFamily, SinkRef},
+    rules::Object,
+};
 
 /// Which inventory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,6 +112,28 @@ impl fmt::Display for SinkKey {
             name,
         } = self;
         write!(f, "{} {namespace}/{name}", family.kind())
+    }
+}
+
+/// The sinks an inventory is delivered to, with what it says about them.
+pub fn sink_refs(object: &Object) -> Vec<(SinkKey, &SinkRef)> {
+    let named =
+        |family, namespace: &str, sink: &SinkRef| SinkKey::new(family, namespace, sink.name.trim());
+    match object {
+        Object::Inventory(inventory) => inventory
+            .spec
+            .all_sink_refs()
+            .map(|(family, sink)| (named(family, object.namespace(), sink), sink))
+            .collect(),
+        Object::ClusterInventory(inventory) => inventory
+            .spec
+            .all_sink_refs()
+            .map(|(family, sink)| {
+                let namespace = inventory.spec.namespace_of(sink);
+                (named(family, namespace, sink), sink)
+            })
+            .collect(),
+        _ => Vec::new(),
     }
 }
 

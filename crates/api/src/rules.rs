@@ -50,8 +50,8 @@ pub const MAX_EXPRESSIONS: usize = 256;
 /// Settings of the operator that change what is valid. Never settable by an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The operator serves one tenant: cluster targets and cluster inventories are refused.
-    pub tenant_mode: bool,
+    /// Cluster targets and cluster inventories are refused, as where an operator serves one tenant.
+    pub deny_cluster_kinds: bool,
     /// Which addresses sinks may have.
     pub addresses: AddressPolicy,
     /// Upper limit of every `maxExportBytes`.
@@ -69,7 +69,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            tenant_mode: false,
+            deny_cluster_kinds: false,
             addresses: AddressPolicy::default(),
             max_export_bytes: effective::DEFAULT_MAX_EXPORT_BYTES,
             secret_namespaces: Vec::new(),
@@ -171,6 +171,15 @@ pub fn check(object: &Object, settings: &Settings) -> Findings {
     }
 }
 
+/// What stands against an object on its own, if anything does. For whoever reads objects that are
+/// stored already: they may have come in without anybody looking, or before a rule existed.
+pub fn objection(object: &Object, settings: &Settings) -> Option<Denial> {
+    match check(object, settings).into_verdict(object.kind(), object.name()) {
+        Verdict::Denied(denial) => Some(denial),
+        Verdict::Allowed { .. } => None,
+    }
+}
+
 /// Judges an object among its surroundings.
 ///
 /// An object that is being deleted is always allowed: its finalizers must be able to go, whatever
@@ -181,16 +190,17 @@ pub fn review(object: &Object, settings: &Settings, surroundings: &Surroundings)
             warnings: Vec::new(),
         };
     }
-    if settings.tenant_mode
+    if settings.deny_cluster_kinds
         && matches!(
             object,
             Object::ClusterTarget(_) | Object::ClusterInventory(_)
         )
     {
         return Verdict::Denied(Denial::Refused(format!(
-            "{} {:?} is refused: the operator runs in tenantMode and serves namespaced kinds only",
+            "{} {:?} is refused: cluster kinds are denied here (tenantMode, --deny-cluster-kinds); use {} in a namespace",
             object.kind(),
             object.name(),
+            object.kind().replace("Cluster", ""),
         )));
     }
     let mut findings = check(object, settings);

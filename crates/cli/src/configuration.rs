@@ -2,6 +2,7 @@
 
 mod finding;
 mod judge;
+mod removed;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::manifest::{self, Document, Schemas, Text, nearest};
 
 pub(crate) use finding::{Finding, Severity, failed};
-pub(crate) use judge::sink_refs;
+pub(crate) use kollect_api::identity::sink_refs;
 
 /// Objects without a namespace are in this one, as for `kubectl apply`.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -157,9 +158,12 @@ fn stranger(document: &Document, schemas: &Schemas) -> Finding {
         return error("apiVersion", problem);
     }
     if group == meta::GROUP || kind.starts_with("Kollect") {
-        let problem = match nearest(kind, schemas.kinds()) {
-            Some(meant) => format!("Invalid value: {kind:?}: did you mean {meant}?"),
-            None => {
+        let problem = match (removed::kind(kind), nearest(kind, schemas.kinds())) {
+            (Some(successor), _) => {
+                format!("Invalid value: {kind:?}: this kind is no more; {successor}")
+            }
+            (None, Some(meant)) => format!("Invalid value: {kind:?}: did you mean {meant}?"),
+            (None, None) => {
                 let kinds: Vec<&str> = schemas.kinds().collect();
                 format!(
                     "Invalid value: {kind:?}: the kinds are {}",

@@ -7,6 +7,7 @@ mod repeats;
 mod runtimes;
 mod shutdown;
 mod tenancy;
+mod webhooks;
 
 use std::{
     path::{Path, PathBuf},
@@ -39,6 +40,7 @@ use self::{
     logging::Logging,
     runtimes::Runtimes,
     tenancy::Tenancy,
+    webhooks::Webhooks,
 };
 
 /// How long the API server may take to answer for the first time.
@@ -84,6 +86,8 @@ pub(crate) struct Options {
     election: Box<Election>,
     #[command(flatten)]
     listeners: Box<Listeners>,
+    #[command(flatten)]
+    webhooks: Box<Webhooks>,
     #[command(flatten)]
     logging: Logging,
     #[command(flatten)]
@@ -193,7 +197,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let runtimes = Runtimes::start()?;
+    let runtimes = Runtimes::start(settings.webhooks.are_served())?;
     let outcome = own.block_on(operate(options, settings, &runtimes));
     // Threads that hang must not hold the process.
     runtimes.abandon();
@@ -278,7 +282,7 @@ fn settings(options: &Options) -> Result<process::OperatorSettings> {
     // What is not positive is no choice.
     let max_export_bytes = sinks.max_export_bytes.filter(|bytes| *bytes > 0);
     let rules = rules::Settings {
-        tenant_mode: options.tenant_mode,
+        deny_cluster_kinds: options.webhooks.deny_cluster_kinds(options.tenant_mode),
         addresses: AddressPolicy {
             allow_private: sinks.allow_private_sinks,
             allowed_networks: networks.context("--allow-sink-networks")?,
@@ -310,6 +314,7 @@ fn settings(options: &Options) -> Result<process::OperatorSettings> {
         parallel_exports: sinks.parallel_exports,
         work_dir,
         listeners: options.listeners.settings(),
+        webhooks: options.webhooks.settings(options.election.namespace()),
     })
 }
 

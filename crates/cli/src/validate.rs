@@ -1,4 +1,7 @@
-//! `kollect validate`: what an operator would say of manifests, without any cluster.
+//! `kollect validate`: what an operator would say of manifests, without any cluster; or of what a
+//! cluster holds already.
+
+mod live;
 
 use std::{
     io::{self, Write as _},
@@ -22,11 +25,19 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Files, directories (their *.yaml, *.yml and *.json files) or - for standard input.
-    #[arg(value_name = "PATH", required_unless_present = "filename")]
+    #[arg(value_name = "PATH", required_unless_present_any = ["filename", "live"], conflicts_with = "live")]
     paths: Vec<PathBuf>,
     /// The same, as a flag.
-    #[arg(short = 'f', long, visible_alias = "config", value_name = "PATH")]
+    #[arg(short = 'f', long, visible_alias = "config", value_name = "PATH", conflicts_with = "live")]
     filename: Vec<PathBuf>,
+    /// Judge the objects that a cluster holds, instead of files.
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    place: live::Place,
+    /// Refuse cluster targets and cluster inventories, as an operator of one tenant does.
+    #[arg(long)]
+    deny_cluster_kinds: bool,
     #[command(flatten)]
     permissions: Permissions,
     /// Take warnings for errors.
@@ -105,8 +116,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .map(|path| path.display().to_string())
         .collect();
     let named = named.join(", ");
-    let texts = manifest::read_all(&paths)?;
-    let configuration = Configuration::load(&texts, &options.permissions.standard());
+    let mut standard = options.permissions.standard();
+    standard.settings.deny_cluster_kinds = options.deny_cluster_kinds;
+    let (named, configuration) = if options.live {
+        let documents = live::read(&options.place)?;
+        let configuration = Configuration::new(documents, &standard);
+        ("the cluster".to_owned(), configuration)
+    } else {
+        let texts = manifest::read_all(&paths)?;
+        (named, Configuration::load(&texts, &standard))
+    };
     match options.format {
         Format::Text => report(&configuration),
         Format::Json => {
@@ -117,9 +136,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     check(&configuration, options.strict)?;
     if configuration.objects.is_empty() && configuration.secrets.is_empty() {
-        bail!(
-            "{named}: no Kollect objects were found; look for *.yaml, *.yml and *.json files there"
-        );
+        let hint = if options.live {
+            "none is stored there"
+        } else {
+            "look for *.yaml, *.yml and *.json files there"
+        };
+        bail!("{named}: no Kollect objects were found; {hint}");
     }
     if options.format == Format::Text {
         print(&format!("{named}: valid ({})\n", count(&configuration)))?;

@@ -149,6 +149,27 @@ where
             .find_map(|part| part.read(|table| table.get(namespace, name).cloned()))
     }
 
+    /// The objects of one namespace that can be read.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            part.read(|table| all.extend(table.objects_in(namespace).cloned()));
+        }
+        all
+    }
+
+    /// Whether objects of this namespace are looked at at all.
+    pub fn looks_in(&self, namespace: &str) -> bool {
+        let mut scopes = self.scopes.iter();
+        scopes.any(|scope| scope.contains(namespace))
+    }
+
+    /// Why an object that is there cannot be read, if so.
+    pub fn why_unreadable(&self, namespace: &str, name: &str) -> Option<String> {
+        let mut parts = self.parts.iter();
+        parts.find_map(|part| part.read(|table| table.why_unreadable(namespace, name).cloned()))
+    }
+
     /// The objects that cannot be read, and why.
     pub fn unreadable(&self) -> Vec<(NamespacedName, String)> {
         let mut all = Vec::new();

@@ -40,6 +40,7 @@ pub mod table;
 pub mod target_status;
 pub mod targets;
 pub mod wakeups;
+pub mod webhooks;
 pub mod workplaces;
 pub mod write_queue;
 pub mod writer;

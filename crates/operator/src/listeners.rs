@@ -32,6 +32,6 @@ pub use self::{
     guard::Guard,
     health::Health,
     scrape::Scrape,
-    server::{Answer, Response, serve},
+    server::{Answer, Limits, Response, serve},
     settings::{ListenerError, ListenerSettings},
 };

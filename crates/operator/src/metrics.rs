@@ -7,6 +7,7 @@
 //! | Module | Its one job |
 //! | --- | --- |
 //! | [`catalogue`] | every metric with its type, labels and meaning |
+//! | [`admissions`] | what webhooks count |
 //! | [`observed`] | what a scrape may look at, published by the control loop |
 //! | [`exports`] | what exports and probes count |
 //! | [`passes`] | what the control loop of the collection counts |
@@ -14,6 +15,7 @@
 //! | `profile_series` | the series that profiles define |
 //! | `page` | samples as OpenMetrics text |
 
+pub mod admissions;
 pub mod catalogue;
 pub mod exports;
 pub mod observed;
@@ -86,6 +88,7 @@ impl Collector for Collection {
         self.dispatch(&mut page);
         self.references(&mut page);
         self.observed.exports.write(&mut page);
+        self.observed.admissions.write(&mut page);
         self.series
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -26,6 +26,7 @@ use crate::{
     probes::{self, Prober, Probes},
     secrets::Secrets,
     sink_objects::SinkObjects,
+    webhooks::{self, WebhookSettings},
     workplaces::Workplaces,
     write_queue::WriteSlots,
 };
@@ -47,6 +48,8 @@ pub struct OperatorSettings {
     pub work_dir: PathBuf,
     /// Probes and metrics.
     pub listeners: ListenerSettings,
+    /// Admission.
+    pub webhooks: WebhookSettings,
 }
 
 impl Default for OperatorSettings {
@@ -59,6 +62,7 @@ impl Default for OperatorSettings {
             parallel_exports: 16,
             work_dir: git::default_root(|name| std::env::var_os(name)),
             listeners: ListenerSettings::default(),
+            webhooks: WebhookSettings::default(),
         }
     }
 }
@@ -136,14 +140,24 @@ impl Operator {
     }
 
     /// Answers probes and serves metrics until `stop`, in the runtime that calls this. Callers are
-    /// reviewed through `client`, which belongs there.
+    /// reviewed through `client`, which belongs there. Webhooks are served in their own.
     pub async fn listen(
         &self,
         client: &Client,
         stop: &CancellationToken,
     ) -> Result<JoinSet<()>, ListenerError> {
         let listeners = &self.settings.listeners;
-        listeners.open(client, self.observed(), stop).await
+        let mut tasks = listeners.open(client, self.observed(), stop).await?;
+        let around = webhooks::Surroundings {
+            configuration: Arc::clone(self.controller.configuration()),
+            observed: Arc::clone(self.observed()),
+            rules: self.settings.rules.clone(),
+            plan: self.settings.collection.plan.clone(),
+            place: self.places.admission.clone(),
+        };
+        let webhooks = &self.settings.webhooks;
+        webhooks.open(around, stop, &mut tasks).await?;
+        Ok(tasks)
     }
 
     /// Runs until `stop`. When it returns, nothing is under way.

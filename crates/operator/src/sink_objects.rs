@@ -9,7 +9,7 @@ use std::{
 };
 
 use kollect_api::{
-    SinkKey, meta::REQUESTED_AT_ANNOTATION, reference::SinkFamily, rules, sink::SinkSpec,
+    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, SinkKey, meta::REQUESTED_AT_ANNOTATION, reference::SinkFamily, rules, sink::SinkSpec,
 };
 use kollect_export::SinkSource;
 use kollect_sinks::{
@@ -38,6 +38,30 @@ pub struct SinkObject {
     pub status: Option<kollect_api::sink::SinkStatus>,
     /// Why it is not used although it is there: its namespace has more sinks than it may have.
     pub over_quota: Option<String>,
+}
+
+impl SinkObject {
+    /// The object as the rules see it.
+    fn object(&self) -> rules::Object {
+        let metadata = self.meta.clone();
+        match &*self.spec {
+            SinkSpec::Snapshot(spec) => rules::Object::SnapshotSink(KollectSnapshotSink {
+                metadata,
+                spec: spec.clone(),
+                status: None,
+            }),
+            SinkSpec::Database(spec) => rules::Object::DatabaseSink(KollectDatabaseSink {
+                metadata,
+                spec: spec.clone(),
+                status: None,
+            }),
+            SinkSpec::Event(spec) => rules::Object::EventSink(KollectEventSink {
+                metadata,
+                spec: spec.clone(),
+                status: None,
+            }),
+        }
+    }
 }
 
 /// What became of looking for a sink.
@@ -196,6 +220,9 @@ impl SinkObjects {
 
     /// The credentials of a sink.
     pub fn access(&self, sink: &SinkObject) -> Access {
+        if let Some(denial) = rules::objection(&sink.object(), &self.rules) {
+            return Access::Failed(SinkError::Terminal(denial.to_string()));
+        }
         let mut read = Vec::new();
         let mut secrets = Vec::new();
         for wanted in self.wanted(sink) {

@@ -95,6 +95,20 @@ impl<K> Table<K> {
         self.objects.get(&(namespace.to_owned(), name.to_owned()))
     }
 
+    /// The objects of one namespace that can be read.
+    pub fn objects_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<K>> {
+        let first = (namespace.to_owned(), String::new());
+        let from = self.objects.range(first..);
+        let own = from.take_while(move |((place, _), _)| place == namespace);
+        own.map(|(_, object)| object)
+    }
+
+    /// Why an object that is there cannot be read, if so.
+    pub fn why_unreadable(&self, namespace: &str, name: &str) -> Option<&String> {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.unreadable.get(&key)
+    }
+
     /// The objects that cannot be read, and why.
     pub fn unreadable(&self) -> impl Iterator<Item = (&NamespacedName, &String)> {
         self.unreadable.iter()

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | the process's own | lease, probes, metrics, signals | nobody |
 //! | control | control loops, watches of our own kinds, writes of statuses | the number of objects |
+//! | admission | the webhooks | whoever writes objects of ours, for as long as a judgement takes |
 //! | tenants | watches of collected objects, evaluation, exports, probes of sinks | tenants and their servers |
 //!
 //! Each has threads of its own, and a client of its own: a connection lives in the runtime that
@@ -28,6 +29,8 @@ pub struct Workplaces {
     pub control: Workplace,
     /// What tenants ask for.
     pub tenants: Workplace,
+    /// What whoever writes objects of ours waits for.
+    pub admission: Workplace,
 }
 
 impl Workplaces {
@@ -39,7 +42,8 @@ impl Workplaces {
         };
         Self {
             control: here.clone(),
-            tenants: here,
+            tenants: here.clone(),
+            admission: here,
         }
     }
 }

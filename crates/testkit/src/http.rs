@@ -118,6 +118,8 @@ pub struct Client {
 pub struct Response {
     /// The status code.
     pub status: u16,
+    /// The status line and the fields.
+    pub head: Head,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -166,18 +168,29 @@ impl Client {
             .with_context(|| format!("POST {path}"))
     }
 
+    /// `POST` that announces a body of this length and never sends it.
+    pub fn announce(&self, path: &str, length: usize) -> Result<Response> {
+        let message = self.message("POST", path, None);
+        let message = String::from_utf8(message)?;
+        let message = message.replace("Content-Length: 0", &format!("Content-Length: {length}"));
+        self.send(message.as_bytes())
+    }
+
     fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Response> {
+        self.send(&self.message(method, path, body))
+    }
+
+    fn send(&self, message: &[u8]) -> Result<Response> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        let message = self.message(method, path, body);
         match &self.tls {
-            None => converse(stream, &message),
+            None => converse(stream, message),
             Some(config) => {
                 let name = ServerName::from(Ipv4Addr::LOCALHOST);
                 let connection = ClientConnection::new(Arc::clone(config), name)?;
-                converse(StreamOwned::new(connection, stream), &message)
+                converse(StreamOwned::new(connection, stream), message)
             }
         }
     }
@@ -232,10 +245,20 @@ fn converse(mut stream: impl Read + Write, message: &[u8]) -> Result<Response> {
         reader.read_to_end(&mut rest)?;
         rest
     };
-    Ok(Response { status, body })
+    Ok(Response { status, head, body })
 }
 
 impl Response {
+    /// What the server warns of, without the code and the agent in front of each.
+    pub fn warnings(&self) -> Vec<String> {
+        let warnings = self.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("warning"));
+        let texts = warnings.filter_map(|(_, value)| {
+            let text = value.split_once('"')?.1.strip_suffix('"')?;
+            Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+        });
+        texts.collect()
+    }
+
     /// Whether the status is 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)

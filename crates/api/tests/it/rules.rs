@@ -10,7 +10,7 @@ fn verdict(vector: &Vector) -> Verdict {
     let object = Object::from_value(vector.manifest("team-a"))
         .unwrap_or_else(|error| panic!("{}: {error}", vector.id));
     let settings = Settings {
-        tenant_mode: vector.context.as_deref() == Some("tenant"),
+        deny_cluster_kinds: vector.context.as_deref() == Some("tenant"),
         ..Settings::default()
     };
     let world = vectors::context(vector.context.as_deref());

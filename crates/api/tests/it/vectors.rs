@@ -104,14 +104,17 @@ pub(crate) fn surroundings(world: &[Object], object: &Object) -> Surroundings {
 
 /// The objects of a context.
 pub(crate) fn context(name: Option<&str>) -> Vec<Object> {
+    let manifests = name.map(context_manifests).unwrap_or_default();
+    manifests
+        .into_iter()
+        .map(|value| Object::from_value(value).expect("contexts hold our kinds"))
+        .collect()
+}
+
+/// The manifests of a context; none of one that is a setting of the operator.
+pub(crate) fn context_manifests(name: &str) -> Vec<Value> {
     let contexts: Value =
         serde_saphyr::from_str(include_str!("../data/contexts.yaml")).expect("contexts.yaml");
-    let objects = name
-        .and_then(|name| contexts.get(name))
-        .and_then(Value::as_array);
-    objects
-        .into_iter()
-        .flatten()
-        .map(|value| Object::from_value(value.clone()).expect("contexts hold our kinds"))
-        .collect()
+    let objects = contexts.get(name).and_then(Value::as_array);
+    objects.cloned().unwrap_or_default()
 }

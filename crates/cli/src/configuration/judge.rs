@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use kollect_api::{
     KollectProfile, SinkKey,
+    identity::sink_refs,
     names::is_dns_subdomain,
-    reference::SinkRef,
     rules::{self, Denial, Object, Surroundings, Verdict},
 };
 
-use super::{Configuration, Finding, Severity, Standard};
+use super::{Configuration, Finding, Severity, Standard, removed};
 use crate::manifest::{Document, Schemas, Violation};
 
 /// One thing that is wrong with an object.
@@ -73,6 +73,11 @@ impl Configuration {
                 _ => {
                     let faults = faults.into_iter();
                     self.findings.extend(faults.map(|Fault { path, problem }| {
+                        let kind = document.text("/kind");
+                        let problem = match removed::field(kind, &path, &problem) {
+                            Some(successor) => format!("{problem}; {successor}"),
+                            None => problem,
+                        };
                         Finding::of(&document, Severity::Error, &path, problem)
                     }));
                 }
@@ -274,26 +279,4 @@ fn missing_sinks<'o>(object: &'o Object, all: &'o [Object]) -> impl Iterator<Ite
                 .any(|other| SinkKey::of(other).as_ref() == Some(wanted))
         })
         .map(|wanted| format!("{wanted} is not among the given objects"))
-}
-
-/// The sinks an inventory is delivered to, with what it says about them.
-pub(crate) fn sink_refs(object: &Object) -> Vec<(SinkKey, &SinkRef)> {
-    let named =
-        |family, namespace: &str, sink: &SinkRef| SinkKey::new(family, namespace, sink.name.trim());
-    match object {
-        Object::Inventory(inventory) => inventory
-            .spec
-            .all_sink_refs()
-            .map(|(family, sink)| (named(family, object.namespace(), sink), sink))
-            .collect(),
-        Object::ClusterInventory(inventory) => inventory
-            .spec
-            .all_sink_refs()
-            .map(|(family, sink)| {
-                let namespace = inventory.spec.namespace_of(sink);
-                (named(family, namespace, sink), sink)
-            })
-            .collect(),
-        _ => Vec::new(),
-    }
 }

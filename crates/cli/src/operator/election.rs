@@ -1,6 +1,6 @@
 //! Options of leader election, and the election while the operator runs.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::{ArgAction, Args};
@@ -89,7 +89,8 @@ impl Election {
         })
     }
 
-    fn namespace(&self) -> String {
+    /// The pod's namespace, or the one that was given.
+    pub(super) fn namespace(&self) -> String {
         if !self.namespace.is_empty() {
             return self.namespace.clone();
         }
@@ -144,6 +145,11 @@ impl UnderWay {
             let _ = task.await;
         }
     }
+}
+
+/// Whether this process runs in a pod.
+pub(super) fn in_a_pod() -> bool {
+    Path::new(NAMESPACE_FILE).exists()
 }
 
 /// The pod's name, and something that no other process has.

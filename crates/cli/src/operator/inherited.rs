@@ -34,8 +34,6 @@ const ONE_LOOP: &str = "one control loop looks at all objects at once, so there 
                         count; writes are limited to a few at a time";
 const NO_QUEUE: &str = "objects are evaluated as they arrive on their watch and never queue; a \
                         watch that cannot follow is slowed down by TCP";
-const NO_WEBHOOK: &str = "this version serves no admission webhook; the schemas of the CRDs refuse \
-                          what they can, and the rest is said in the status of the object";
 const NO_HTTP: &str = "this version serves no inventory over HTTP; read the sinks";
 const NO_PPROF: &str = "there is no profiling listener; use perf or a debugger";
 const LOG_LINES: &str = "log lines have RFC 3339 times and no stack traces";
@@ -70,10 +68,6 @@ const TABLE: &[Inherited] = &[
         Value::Duration,
         "a watch that loses its place lists again; nothing is gained by listing at intervals",
     ),
-    flag("validating-webhooks-enabled", Value::Switch, NO_WEBHOOK),
-    flag("webhook-cert-path", Value::Text, NO_WEBHOOK),
-    flag("webhook-cert-name", Value::Text, NO_WEBHOOK),
-    flag("webhook-cert-key", Value::Text, NO_WEBHOOK),
     flag(
         "enable-http2",
         Value::Switch,

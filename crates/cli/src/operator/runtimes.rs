@@ -1,7 +1,7 @@
 //! The threads of the operator.
 //!
 //! The main thread runs what must never stop: the lease, the probes, the signals. Two runtimes
-//! beside it run everything else, see [`kollect_operator::workplaces`].
+//! beside it, or three with webhooks, run everything else, see [`kollect_operator::workplaces`].
 
 use anyhow::{Context as _, Result};
 use kollect_operator::workplaces::{Workplace, Workplaces};
@@ -16,10 +16,13 @@ const THREADS: usize = 2;
 pub(super) struct Runtimes {
     control: Runtime,
     tenants: Runtime,
+    /// Only where webhooks are served.
+    admission: Option<Runtime>,
 }
 
 impl Runtimes {
-    pub(super) fn start() -> Result<Self> {
+    /// Starts them; webhooks get one of their own.
+    pub(super) fn start(webhooks: bool) -> Result<Self> {
         let runtime = |name: &str| {
             Builder::new_multi_thread()
                 .worker_threads(THREADS)
@@ -31,6 +34,7 @@ impl Runtimes {
         Ok(Self {
             control: runtime("control")?,
             tenants: runtime("tenants")?,
+            admission: webhooks.then(|| runtime("admission")).transpose()?,
         })
     }
 
@@ -48,6 +52,7 @@ impl Runtimes {
         Ok(Workplaces {
             control: place(&self.control)?,
             tenants: place(&self.tenants)?,
+            admission: place(self.admission.as_ref().unwrap_or(&self.control))?,
         })
     }
 
@@ -55,6 +60,9 @@ impl Runtimes {
     pub(super) fn abandon(self) {
         self.control.shutdown_background();
         self.tenants.shutdown_background();
+        if let Some(admission) = self.admission {
+            admission.shutdown_background();
+        }
     }
 }
 

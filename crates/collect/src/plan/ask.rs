@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kollect_api::{
     KollectClusterTarget, KollectTarget,
     meta::REQUESTED_AT_ANNOTATION,
+    rules::{self, Object},
     selector::LabelSelector,
     target::{ResourceRule, TargetStatus},
 };
@@ -16,6 +17,8 @@ use crate::gates::SelectionSpec;
 #[derive(Debug)]
 pub(super) struct Ask<'t> {
     pub(super) key: TargetKey,
+    /// The target itself.
+    pub(super) object: Asker<'t>,
     /// The target's own namespace; empty for cluster targets.
     pub(super) namespace: &'t str,
     pub(super) suspend: bool,
@@ -31,6 +34,25 @@ pub(super) struct Ask<'t> {
     pub(super) requested_at: Option<&'t str>,
     /// It has had rows at some time, as far as its status tells.
     pub(super) has_collected: bool,
+}
+
+/// A target of either kind.
+#[derive(Debug)]
+pub(super) enum Asker<'t> {
+    Target(&'t KollectTarget),
+    ClusterTarget(&'t KollectClusterTarget),
+}
+
+impl Asker<'_> {
+    /// What the rules say against it: it came in without anybody looking, or a rule is newer.
+    pub(super) fn invalid(&self) -> Option<String> {
+        let object = match self {
+            Self::Target(target) => Object::Target((*target).clone()),
+            Self::ClusterTarget(target) => Object::ClusterTarget((*target).clone()),
+        };
+        let denial = rules::objection(&object, &rules::Settings::default());
+        denial.map(|denial| denial.to_string())
+    }
 }
 
 /// The value of the annotation that asks for another look at everything.
@@ -50,6 +72,7 @@ impl<'t> Ask<'t> {
         let spec = &target.spec;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         Ask {
+            object: Asker::Target(target),
             key: TargetKey::namespaced(namespace, metadata.name.as_deref().unwrap_or_default()),
             namespace,
             suspend: spec.suspend,
@@ -76,6 +99,7 @@ impl<'t> Ask<'t> {
         let metadata = &target.metadata;
         let spec = &target.spec;
         Ask {
+            object: Asker::ClusterTarget(target),
             key: TargetKey::cluster(metadata.name.as_deref().unwrap_or_default()),
             namespace: "",
             suspend: spec.suspend,

@@ -312,6 +312,10 @@ impl<'w> Drafting<'w> {
         };
         let selection = selection(ask, gvk, sight, previous)
             .or_else(|error| hold(broken, error.to_string()))?;
+        // Last of all: what is known by a better name above is called by it.
+        if let Some(invalid) = ask.object.invalid() {
+            return hold(Reason::InvalidSpec, invalid);
+        }
         let reach = if narrowed {
             Arc::new(reach(&selection, &namespaces.effective, self.universe))
         } else if resource.namespaced {

@@ -271,6 +271,14 @@ pub fn plan(subject: &Subject, world: &World<'_>) -> InventoryPlan {
     } else if let Some(denial) = denial(subject, &ceilings) {
         gate = Some(denial);
         undecided = false;
+    } else if let Some(invalid) = &subject.invalid
+        && gate.is_none()
+    {
+        gate = Some(Trouble {
+            reason: Reason::InvalidSpec,
+            message: invalid.clone(),
+        });
+        undecided = false;
     }
     let floor = effective::floor(ceilings.iter().copied());
     let embedding = (world.embedding)(&subject.id.scope, &targets);

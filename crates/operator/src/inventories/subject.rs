@@ -8,6 +8,7 @@ use kollect_api::{
     inventory::{Dedupe, KollectClusterInventorySpec},
     meta,
     reference::{SinkFamily, SinkRef},
+    rules::{self, Object},
 };
 
 use super::status::InventoryStatus;
@@ -52,6 +53,8 @@ pub struct Subject {
     pub references: Vec<Reference>,
     /// What a cluster inventory rolls up.
     pub rollup: Option<Box<KollectClusterInventorySpec>>,
+    /// What the rules say against it: it came in without anybody looking, or a rule is newer.
+    pub invalid: Option<String>,
     /// The status that the object shows.
     pub status: InventoryStatus,
     /// Sinks that this process has delivered to, whatever the status says.
@@ -91,6 +94,7 @@ impl From<&KollectInventory> for Subject {
             change_interval: spec.change_interval.clone(),
             max_export_bytes: spec.max_export_bytes,
             rollup: None,
+            invalid: invalid(&Object::Inventory(inventory.clone())),
             status: inventory
                 .status
                 .as_ref()
@@ -119,12 +123,23 @@ impl From<&KollectClusterInventory> for Subject {
                 .map(InventoryStatus::from)
                 .unwrap_or_default(),
             rollup: Some(Box::new(spec.clone())),
+            invalid: invalid(&Object::ClusterInventory(inventory.clone())),
             ..Subject::of(
                 InventoryId::cluster(meta.name.clone().unwrap_or_default()),
                 meta,
             )
         }
     }
+}
+
+/// What the rules say against an inventory. Sizes above the operator's limit are none of it: they
+/// are cut to the limit, which may have been raised when they were written.
+fn invalid(object: &Object) -> Option<String> {
+    let settings = rules::Settings {
+        max_export_bytes: i64::MAX,
+        ..rules::Settings::default()
+    };
+    rules::objection(object, &settings).map(|denial| denial.to_string())
 }
 
 impl Subject {
@@ -145,6 +160,7 @@ impl Subject {
             max_export_bytes: None,
             references: Vec::new(),
             rollup: None,
+            invalid: None,
             status: InventoryStatus::default(),
             served: BTreeSet::new(),
         }

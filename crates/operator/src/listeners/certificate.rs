@@ -1,4 +1,4 @@
-//! The serving certificate: self-signed, or from files that may change.
+//! The serving certificate: self-signed, from files that may change, or handed over by somebody.
 
 use std::{
     fs, io,
@@ -85,6 +85,19 @@ impl Certificate {
             files: Some(files),
             loaded: Mutex::new(Loaded { config, seen }),
         })
+    }
+
+    /// Serves this from the next connection on.
+    pub fn swap(&self, certificate: &str, key: &str) -> Result<(), CertificateError> {
+        let unreadable = |_| rustls::Error::General("it cannot be read".to_owned());
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(unreadable)?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(unreadable)?;
+        let config = config(chain, key)?;
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.config = config;
+        Ok(())
     }
 
     /// What to serve the next connection with. Files that cannot be used, as in the middle of a

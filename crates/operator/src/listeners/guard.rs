@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
-use self::cache::Cache;
+pub(crate) use self::cache::Cache;
 use crate::api_error::Sentence;
 
 /// How long a review may take, with everything that is tried again.

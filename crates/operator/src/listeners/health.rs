@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hyper::body::Incoming;
 use http::{Method, StatusCode, request::Parts};
 
 use super::server::{Answer, Response, text};
@@ -21,7 +22,7 @@ pub struct Health {
 }
 
 impl Answer for Health {
-    async fn answer(&self, request: &Parts) -> Response {
+    async fn answer(&self, request: &Parts, _: Incoming) -> Response {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
         }
@@ -34,8 +35,8 @@ impl Answer for Health {
             tokio::time::sleep(SECOND_LOOK).await;
             stuck = self.observed.keeper.stuck();
         }
-        let scene = self.observed.scene();
-        let (status, body) = probe(request.uri.path(), verbose, &scene.readiness, &stuck);
+        let readiness = self.observed.readiness();
+        let (status, body) = probe(request.uri.path(), verbose, &readiness, &stuck);
         text(status, body)
     }
 }

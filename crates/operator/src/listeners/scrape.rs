@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hyper::body::Incoming;
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
 
 use super::{
@@ -22,7 +23,7 @@ pub struct Scrape {
 }
 
 impl Answer for Scrape {
-    async fn answer(&self, request: &Parts) -> Response {
+    async fn answer(&self, request: &Parts, _: Incoming) -> Response {
         if request.uri.path() != "/metrics" {
             return text(StatusCode::NOT_FOUND, "not found\n");
         }

@@ -13,7 +13,11 @@ use std::{
 
 use http::{StatusCode, header, request::Parts};
 use http_body_util::Full;
-use hyper::{body::Bytes, server::conn::http1, service::service_fn};
+use hyper::{
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -26,12 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{address::Bound, certificate::Certificate, places::Places};
 
-/// How many connections are open at the same time.
-const CONNECTIONS: usize = 64;
-/// How long a caller may take for the TLS handshake, and for the head of a request.
+/// How long a caller may take for the TLS handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A connection is closed after this time and may be opened anew: nobody holds a place for ever.
-const LIFETIME: Duration = Duration::from_mins(5);
 /// How long a request under way may take when the connection has to end.
 const GRACE: Duration = Duration::from_secs(5);
 /// The head of a request is not longer.
@@ -40,14 +40,42 @@ const HEAD: usize = 16 * 1024;
 /// What is answered.
 pub type Response = http::Response<Full<Bytes>>;
 
-/// Answers requests. Bodies are of no interest to anything served here and are not read.
+/// How connections are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How many are open at the same time.
+    pub connections: usize,
+    /// How long a caller may take for the head of a request, the next one included.
+    pub head: Duration,
+    /// A connection is closed after this time and may be opened anew: nobody holds a place for
+    /// ever. Nothing for callers whose requests must not be lost: one that is under way while the
+    /// connection closes is.
+    pub lifetime: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            head: PATIENCE,
+            lifetime: Some(Duration::from_mins(5)),
+        }
+    }
+}
+
+/// Answers requests.
 pub trait Answer: Send + Sync + 'static {
-    /// The answer to a request with this head.
-    fn answer(&self, request: &Parts) -> impl Future<Output = Response> + Send;
+    /// The answer to a request with this head. Who has no interest in the body does not read it.
+    fn answer(&self, request: &Parts, body: Incoming) -> impl Future<Output = Response> + Send;
+
+    /// How connections are treated.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
 }
 
 /// A plain text.
-pub(super) fn text(status: StatusCode, body: impl Into<String>) -> Response {
+pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Response {
     let mut response = Response::new(Full::new(Bytes::from(body.into())));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -72,7 +100,7 @@ pub async fn serve(
 ) {
     let bound = bound.into();
     let mut connections = JoinSet::new();
-    let mut places = Places::new(CONNECTIONS);
+    let mut places = Places::new(answer.limits().connections);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -111,11 +139,15 @@ struct Noting<A> {
 }
 
 impl<A: Answer> Answer for Noting<A> {
-    async fn answer(&self, request: &Parts) -> Response {
+    async fn answer(&self, request: &Parts, body: Incoming) -> Response {
         self.answering.store(true, Ordering::Relaxed);
-        let response = self.answer.answer(request).await;
+        let response = self.answer.answer(request, body).await;
         self.answering.store(false, Ordering::Relaxed);
         response
+    }
+
+    fn limits(&self) -> Limits {
+        self.answer.limits()
     }
 }
 
@@ -146,20 +178,27 @@ async fn requests(
     answer: &impl Answer,
     stop: &CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let service = service_fn(async |request: http::Request<hyper::body::Incoming>| {
-        let (head, _) = request.into_parts();
-        Ok::<_, io::Error>(answer.answer(&head).await)
+    let service = service_fn(async |request: http::Request<Incoming>| {
+        let (head, body) = request.into_parts();
+        Ok::<_, io::Error>(answer.answer(&head, body).await)
     });
+    let limits = answer.limits();
+    let lifetime = async {
+        match limits.lifetime {
+            Some(lifetime) => sleep(lifetime).await,
+            None => std::future::pending().await,
+        }
+    };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(limits.head)
         .max_buf_size(HEAD)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     tokio::select! {
         result = connection.as_mut() => return Ok(result?),
         () = stop.cancelled() => {}
-        () = sleep(LIFETIME) => {}
+        () = lifetime => {}
     }
     connection.as_mut().graceful_shutdown();
     Ok(timeout(GRACE, connection).await??)

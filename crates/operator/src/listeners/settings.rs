@@ -49,6 +49,9 @@ pub enum ListenerError {
     /// There is no certificate to serve metrics with.
     #[error("no certificate for metrics; check --metrics-cert-path, -name and -key")]
     Certificate(#[from] CertificateError),
+    /// There is no certificate to serve webhooks with.
+    #[error("no certificate for admission webhooks: {0}; check --webhook-cert-dir, -name and -key")]
+    WebhookCertificate(#[source] CertificateError),
 }
 
 /// What the listeners are called where tasks are counted.

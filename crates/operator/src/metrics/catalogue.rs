@@ -143,6 +143,14 @@ catalogue! {
         "Rows that inventories select, added up over all inventories.";
     INVENTORIES = "kollect_inventories", Gauge, ["state"],
         "Inventories of both kinds, by whether all, some or none of their sinks hold the current rows.";
+    WEBHOOKS_ENABLED = "kollect_webhooks_enabled", Gauge, [],
+        "1 if this process serves admission webhooks, 0 if they are off and only schemas are checked.";
+    WEBHOOK_CERTIFICATE_END = "kollect_webhook_certificate_end_seconds", Gauge, [],
+        "When the serving certificate that the operator keeps itself ends, in seconds since 1970.";
+    ADMISSION_REVIEWS = "kollect_admission_reviews_total", Counter, ["kind", "result"],
+        "Objects that webhooks judged: allowed, warned (allowed with warnings), denied, malformed, or not_known because scopes could not be read.";
+    ADMISSION_DURATION = "kollect_admission_duration_seconds", Histogram, [],
+        "Time to read a request of the API server, judge the object and answer.";
     CUSTOM_SERIES = "kollect_custom_resource_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],
         "Sums over the rows of a target, as its profile defines them, and their number.";
     CUSTOM_LABELED_SERIES = "kollect_custom_resource_labeled_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],

@@ -12,7 +12,7 @@ use kollect_collect::{
 };
 use kollect_watch::{Resource, access::Reviewer};
 
-use super::{exports::Exports, passes::Passes, reconciles::Reconciles};
+use super::{admissions::Admissions, exports::Exports, passes::Passes, reconciles::Reconciles};
 use crate::keeper::Keeper;
 
 /// Shared between the control loop, scrapes and probes.
@@ -29,6 +29,8 @@ pub struct Observed {
     pub exports: Arc<Exports>,
     /// What the other control loops count.
     pub reconciles: Reconciles,
+    /// What webhooks count, and whether they can be asked.
+    pub admissions: Admissions,
     /// Who looks after the tasks.
     pub keeper: Keeper,
     scene: RwLock<Arc<Scene>>,
@@ -52,6 +54,8 @@ pub struct Scene {
 pub enum Readiness {
     /// The configuration is not known yet, for this reason.
     Listing(String),
+    /// Webhooks cannot be served yet, for this reason.
+    Webhooks(String),
     /// A plan made from the whole configuration is in force.
     Ready,
 }
@@ -67,6 +71,7 @@ impl Readiness {
     pub fn missing(&self) -> Option<String> {
         match self {
             Self::Listing(what) => Some(format!("the configuration is not listed yet: {what}")),
+            Self::Webhooks(what) => Some(format!("admission webhooks are not served yet: {what}")),
             Self::Ready => None,
         }
     }
@@ -83,6 +88,7 @@ impl Observed {
             passes: Passes::default(),
             exports: Arc::new(Exports::kept_by(keeper.clone())),
             reconciles: Reconciles::default(),
+            admissions: Admissions::default(),
             keeper,
             scene: RwLock::default(),
         }
@@ -91,6 +97,15 @@ impl Observed {
     /// What was published last.
     pub fn scene(&self) -> Arc<Scene> {
         Arc::clone(&self.scene.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How far the operator is, webhooks included.
+    pub fn readiness(&self) -> Readiness {
+        let readiness = self.scene().readiness.clone();
+        match (readiness, self.admissions.missing()) {
+            (Readiness::Ready, Some(what)) => Readiness::Webhooks(what),
+            (readiness, _) => readiness,
+        }
     }
 
     /// Publishes the collection as it is now.

@@ -6,17 +6,17 @@ use std::{
 };
 
 /// A digest of the question.
-pub(super) type Key = [u8; 32];
+pub(crate) type Key = [u8; 32];
 
 /// Answers by question.
 #[derive(Debug)]
-pub(super) struct Cache<V> {
+pub(crate) struct Cache<V> {
     capacity: usize,
     answers: HashMap<Key, (V, Instant)>,
 }
 
 impl<V: Clone> Cache<V> {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
             answers: HashMap::new(),
@@ -24,13 +24,13 @@ impl<V: Clone> Cache<V> {
     }
 
     /// The answer, if there is one that still holds.
-    pub(super) fn get(&self, key: &Key, now: Instant) -> Option<V> {
+    pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<V> {
         let (answer, until) = self.answers.get(key)?;
         (now < *until).then(|| answer.clone())
     }
 
     /// Keeps an answer. When there is no place, the one that ends first makes room.
-    pub(super) fn put(&mut self, key: Key, answer: V, now: Instant, lifetime: Duration) {
+    pub(crate) fn put(&mut self, key: Key, answer: V, now: Instant, lifetime: Duration) {
         if self.answers.len() >= self.capacity && !self.answers.contains_key(&key) {
             self.answers.retain(|_, (_, until)| now < *until);
         }
