@@ -48,6 +48,12 @@ enum What {
         #[arg(long, default_value_t = 20_000)]
         objects: usize,
     },
+    /// Admission: what the webhook adds to a write at 200 writes per second.
+    Admission {
+        /// How many targets are stored.
+        #[arg(long, default_value_t = 10_000)]
+        targets: usize,
+    },
     /// A MongoDB collection: the first export, the same rows again, one changed row.
     Mongodb {
         /// How many rows.
@@ -101,6 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             targets,
             objects,
         } => on_servers("tenants", &[*teams, *targets, *objects]),
+        What::Admission { targets } => on_servers("admission", &[*targets]),
         What::Git { rows } => with_rows("repository", *rows),
         What::Mongodb { rows } => with_rows("documents", *rows),
         What::Dump { objects } => on_servers("dump", &[*objects]),
