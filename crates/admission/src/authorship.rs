@@ -135,7 +135,10 @@ pub fn conclude(
                 "{object}: whether user {:?} may read what it collects is not known: {why}",
                 user.username
             );
-            (Denied::NotKnown(format!("{text}; try again in a moment")), text)
+            (
+                Denied::NotKnown(format!("{text}; try again in a moment")),
+                text,
+            )
         }
     };
     match mode {

@@ -113,7 +113,13 @@ mod tests {
             })
             .collect();
         defined.sort();
-        let hooks = HOOKS.map(|hook| (hook.kind.to_owned(), hook.plural.to_owned(), hook.namespaced));
+        let hooks = HOOKS.map(|hook| {
+            (
+                hook.kind.to_owned(),
+                hook.plural.to_owned(),
+                hook.namespaced,
+            )
+        });
         assert_eq!(hooks.to_vec(), defined);
     }
 
@@ -122,7 +128,12 @@ mod tests {
         let hook = Hook::at("/validate-kollect-dev-v1alpha1-kollectsnapshotsink").expect("a path");
         assert_eq!(hook.kind, "KollectSnapshotSink");
         assert_eq!(hook.name(), "vkollectsnapshotsink.kb.io");
-        for path in ["", "/", "/validate-kollect-dev-v1alpha1-kollectsink", "/metrics"] {
+        for path in [
+            "",
+            "/",
+            "/validate-kollect-dev-v1alpha1-kollectsink",
+            "/metrics",
+        ] {
             assert_eq!(Hook::at(path), None, "{path}");
         }
         let made = configuration("all", |path| WebhookClientConfig {

@@ -140,7 +140,9 @@ pub fn look(request: &Request, settings: &Settings, knowledge: &impl Knowledge) 
     };
     let old = request.old_object.as_ref();
     let old = old.and_then(|old| decode(old, request).ok());
-    let unchanged = old.as_ref().is_some_and(|old| rules::unchanged(old, &object));
+    let unchanged = old
+        .as_ref()
+        .is_some_and(|old| rules::unchanged(old, &object));
     let around = match surroundings(&object, knowledge) {
         Ok(around) => around,
         // What is stored stays as it is, whatever scopes say.
@@ -201,10 +203,7 @@ fn decode(value: &Value, request: &Request) -> Result<Object, String> {
 }
 
 /// What the rules want to see around an object.
-fn surroundings(
-    object: &Object,
-    knowledge: &impl Knowledge,
-) -> Result<Surroundings, NotKnown> {
+fn surroundings(object: &Object, knowledge: &impl Knowledge) -> Result<Surroundings, NotKnown> {
     let needs = rules::needs(object);
     let profile = needs.profile.map(|(namespace, name)| {
         let found = knowledge.profile(&namespace, &name);
@@ -259,13 +258,21 @@ fn references(object: &Object, knowledge: &impl Knowledge) -> Vec<String> {
                     sink.name,
                     sink.namespace
                 );
-                doubt(what, knowledge.sink(&sink), "nothing reaches it until it does");
+                doubt(
+                    what,
+                    knowledge.sink(&sink),
+                    "nothing reaches it until it does",
+                );
             }
             if let Object::ClusterInventory(inventory) = object {
                 for name in &inventory.spec.target_refs {
                     let what = format!("KollectClusterTarget {name:?}");
                     let found = knowledge.cluster_target(name.trim());
-                    doubt(what, found, "the inventory is without its rows until it does");
+                    doubt(
+                        what,
+                        found,
+                        "the inventory is without its rows until it does",
+                    );
                 }
             }
         }

@@ -117,15 +117,31 @@ fn operations_and_parts_of_objects() {
     status.sub_resource = "status".to_owned();
     for (what, request, code) in [
         ("create", request("CREATE", Some(good()), None), None),
-        ("create of a bad one", request("CREATE", Some(bad()), None), Some(403)),
-        ("update to a bad one", request("UPDATE", Some(bad()), Some(good())), Some(403)),
+        (
+            "create of a bad one",
+            request("CREATE", Some(bad()), None),
+            Some(403),
+        ),
+        (
+            "update to a bad one",
+            request("UPDATE", Some(bad()), Some(good())),
+            Some(403),
+        ),
         ("delete", request("DELETE", None, Some(bad())), None),
-        ("loses a finalizer", request("UPDATE", Some(deleting), Some(bad())), None),
+        (
+            "loses a finalizer",
+            request("UPDATE", Some(deleting), Some(bad())),
+            None,
+        ),
         ("status", status, None),
         ("connect", request("CONNECT", Some(good()), None), Some(400)),
         ("no operation", request("", Some(good()), None), Some(400)),
         ("no object", request("CREATE", None, None), Some(400)),
-        ("no map", request("CREATE", Some(json!([1])), None), Some(400)),
+        (
+            "no map",
+            request("CREATE", Some(json!([1])), None),
+            Some(400),
+        ),
         (
             "another kind",
             request("CREATE", Some(object("KollectSink", &json!({}))), None),
@@ -133,12 +149,20 @@ fn operations_and_parts_of_objects() {
         ),
         (
             "another shape",
-            request("CREATE", Some(object("KollectTarget", &json!({"profileRef": 7}))), None),
+            request(
+                "CREATE",
+                Some(object("KollectTarget", &json!({"profileRef": 7}))),
+                None,
+            ),
             Some(400),
         ),
     ] {
         let denied = judged(&request, &cluster).denied;
-        assert_eq!(denied.as_ref().map(Denied::code), code, "{what}: {denied:?}");
+        assert_eq!(
+            denied.as_ref().map(Denied::code),
+            code,
+            "{what}: {denied:?}"
+        );
     }
 }
 
@@ -150,7 +174,11 @@ fn refusals_name_the_object_the_field_and_the_value() {
     };
     assert!(matches!(findings[0].class, Class::Invalid { .. }));
     let text = denied.expect("denied").to_string();
-    for part in ["KollectProfile \"x\" is invalid: ", "spec.attributes[0].path", "cel:1 +"] {
+    for part in [
+        "KollectProfile \"x\" is invalid: ",
+        "spec.attributes[0].path",
+        "cel:1 +",
+    ] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -164,7 +192,10 @@ fn what_leaves_the_spec_alone_is_allowed_with_a_warning() {
         &Cluster::default(),
     );
     assert_eq!(judgement.denied, None);
-    assert!(judgement.warnings[0].contains("no longer valid"), "{judgement:?}");
+    assert!(
+        judgement.warnings[0].contains("no longer valid"),
+        "{judgement:?}"
+    );
     labelled["metadata"]["annotations"] = json!({"kollect.dev/allow-secret-extraction": "true"});
     let judgement = judged(
         &request("UPDATE", Some(labelled), Some(bad())),
@@ -180,7 +211,10 @@ fn objects_that_get_their_name_later_are_named_by_its_beginning() {
     let mut asked = request("CREATE", Some(unnamed), None);
     asked.name.clear();
     let denied = judged(&asked, &Cluster::default()).denied.expect("denied");
-    assert!(denied.to_string().contains("KollectProfile \"profile-\""), "{denied}");
+    assert!(
+        denied.to_string().contains("KollectProfile \"profile-\""),
+        "{denied}"
+    );
 }
 
 #[test]
@@ -192,7 +226,10 @@ fn scopes_that_are_not_known_refuse_and_can_be_tried_again() {
     let target = || Some(object("KollectTarget", &json!({"profileRef": "p"})));
     let denied = judged(&request("CREATE", target(), None), &unknown).denied;
     let denied = denied.expect("denied");
-    assert_eq!((denied.code(), denied.reason()), (503, "ServiceUnavailable"));
+    assert_eq!(
+        (denied.code(), denied.reason()),
+        (503, "ServiceUnavailable")
+    );
     for part in ["KollectTarget \"x\"", "403", "try again"] {
         assert!(denied.to_string().contains(part), "{denied}");
     }
@@ -211,9 +248,21 @@ fn references_pass_with_a_warning() {
         "attributes": [{"name": "a", "path": "$.a"}],
     });
     for (kind, spec, names) in [
-        ("KollectTarget", json!({"profileRef": "later"}), "KollectProfile \"later\" in namespace \"team-a\""),
-        ("KollectInventory", inventory, "KollectDatabaseSink \"later\" in namespace \"team-a\""),
-        ("KollectConnectionTest", test, "KollectDatabaseSink \"later\" in namespace \"team-a\""),
+        (
+            "KollectTarget",
+            json!({"profileRef": "later"}),
+            "KollectProfile \"later\" in namespace \"team-a\"",
+        ),
+        (
+            "KollectInventory",
+            inventory,
+            "KollectDatabaseSink \"later\" in namespace \"team-a\"",
+        ),
+        (
+            "KollectConnectionTest",
+            test,
+            "KollectDatabaseSink \"later\" in namespace \"team-a\"",
+        ),
         ("KollectProfile", deployments, "kind apps/v1/Deployments"),
     ] {
         let asked = request("CREATE", Some(object(kind, &spec)), None);
@@ -227,8 +276,14 @@ fn references_pass_with_a_warning() {
             let [warning] = &*judgement.warnings else {
                 panic!("{kind}: {judgement:?}");
             };
-            assert!(warning.contains(names) && warning.contains(says), "{warning}");
+            assert!(
+                warning.contains(names) && warning.contains(says),
+                "{warning}"
+            );
         }
     }
-    assert_eq!(judged(&request("CREATE", Some(good()), None), &Cluster::default()), Judgement::default());
+    assert_eq!(
+        judged(&request("CREATE", Some(good()), None), &Cluster::default()),
+        Judgement::default()
+    );
 }

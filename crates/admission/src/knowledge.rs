@@ -5,9 +5,7 @@
 //! passes with a warning, because objects may be applied in any order, and the status of the object
 //! says what became of it.
 
-use kollect_api::{
-    GroupVersionKind, KollectClusterScope, KollectProfile, KollectScope, SinkKey,
-};
+use kollect_api::{GroupVersionKind, KollectClusterScope, KollectProfile, KollectScope, SinkKey};
 
 /// Why something is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -200,7 +200,10 @@ mod tests {
             (b"{}", "answers admission.k8s.io/v1"),
             (&body("admission.k8s.io/v1beta1", &json!({})), "v1beta1"),
             (&body(API_VERSION, &Value::Null), "no request"),
-            (&body(API_VERSION, &json!({"uid": 7})), "no admission.k8s.io/v1"),
+            (
+                &body(API_VERSION, &json!({"uid": 7})),
+                "no admission.k8s.io/v1",
+            ),
         ] {
             let error = Request::read(body).expect_err("refused").to_string();
             assert!(error.contains(says), "{error}");
@@ -219,9 +222,14 @@ mod tests {
             ("apps", "v1", "Deployment", false),
             ("", "", "", false),
         ] {
-            let asked = json!({"uid": "1", "kind": {"group": group, "version": version, "kind": kind}});
+            let asked =
+                json!({"uid": "1", "kind": {"group": group, "version": version, "kind": kind}});
             let request = Request::read(&body(API_VERSION, &asked)).expect("a request");
-            assert_eq!(request.misdirected(hook).is_none(), here, "{group} {version} {kind}");
+            assert_eq!(
+                request.misdirected(hook).is_none(),
+                here,
+                "{group} {version} {kind}"
+            );
         }
     }
 
@@ -257,7 +265,9 @@ mod tests {
             warnings: Vec::new(),
         };
         let answer = answer("u", &denied);
-        let text = answer["response"]["status"]["message"].as_str().expect("a text");
+        let text = answer["response"]["status"]["message"]
+            .as_str()
+            .expect("a text");
         assert!(text.len() < LONGEST_TEXT + 8 && text.ends_with('…'));
     }
 

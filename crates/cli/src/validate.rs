@@ -28,7 +28,13 @@ pub(crate) struct Options {
     #[arg(value_name = "PATH", required_unless_present_any = ["filename", "live"], conflicts_with = "live")]
     paths: Vec<PathBuf>,
     /// The same, as a flag.
-    #[arg(short = 'f', long, visible_alias = "config", value_name = "PATH", conflicts_with = "live")]
+    #[arg(
+        short = 'f',
+        long,
+        visible_alias = "config",
+        value_name = "PATH",
+        conflicts_with = "live"
+    )]
     filename: Vec<PathBuf>,
     /// Judge the objects that a cluster holds, instead of files.
     #[arg(long)]

@@ -9,7 +9,8 @@ use std::{
 };
 
 use kollect_api::{
-    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, SinkKey, meta::REQUESTED_AT_ANNOTATION, reference::SinkFamily, rules, sink::SinkSpec,
+    KollectDatabaseSink, KollectEventSink, KollectSnapshotSink, SinkKey,
+    meta::REQUESTED_AT_ANNOTATION, reference::SinkFamily, rules, sink::SinkSpec,
 };
 use kollect_export::SinkSource;
 use kollect_sinks::{

@@ -182,11 +182,18 @@ impl WebhookSettings {
                 (Arc::new(certificate), None)
             }
             Keeping::Managed(managed) => {
-                let certificate = Certificate::self_signed().map_err(ListenerError::WebhookCertificate)?;
+                let certificate =
+                    Certificate::self_signed().map_err(ListenerError::WebhookCertificate)?;
                 let certificate = Arc::new(certificate);
-                let what = format!("the certificate in Secret {}/{}", managed.namespace, managed.secret);
+                let what = format!(
+                    "the certificate in Secret {}/{}",
+                    managed.namespace, managed.secret
+                );
                 observed.admissions.waiting(what);
-                (Arc::clone(&certificate), Some((managed.clone(), certificate)))
+                (
+                    Arc::clone(&certificate),
+                    Some((managed.clone(), certificate)),
+                )
             }
         };
         tracing::info!(address = %bound.address, "serving admission webhooks");
@@ -204,7 +211,7 @@ impl WebhookSettings {
                     );
                     custody.run(stop.clone())
                 };
-                keeper.keep(CUSTODY, &stop, keeping).await;
+                Box::pin(keeper.keep(CUSTODY, &stop, keeping)).await;
             };
             tasks.spawn_on(kept, &place.runtime);
         }
@@ -228,7 +235,12 @@ impl WebhookSettings {
             };
             let serving = || {
                 let (bound, answer) = (Arc::clone(&bound), Arc::clone(&answer));
-                serve(bound, Some(Arc::clone(&certificate)), answer, ending.clone())
+                serve(
+                    bound,
+                    Some(Arc::clone(&certificate)),
+                    answer,
+                    ending.clone(),
+                )
             };
             tokio::join!(keeper.keep(LISTENER, &ending, serving), drained);
         };

@@ -251,7 +251,10 @@ fn converse(mut stream: impl Read + Write, message: &[u8]) -> Result<Response> {
 impl Response {
     /// What the server warns of, without the code and the agent in front of each.
     pub fn warnings(&self) -> Vec<String> {
-        let warnings = self.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("warning"));
+        let warnings = self
+            .head
+            .fields()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("warning"));
         let texts = warnings.filter_map(|(_, value)| {
             let text = value.split_once('"')?.1.strip_suffix('"')?;
             Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))

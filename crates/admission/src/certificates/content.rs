@@ -8,9 +8,7 @@ use rcgen::{KeyPair, PublicKeyData as _};
 use rustls::{
     CertificateError, RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
-    pki_types::{
-        CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _,
-    },
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
     sign::CertifiedKey,
 };
 
@@ -86,18 +84,22 @@ impl Content {
             .ok_or(Unusable::Unreadable(AUTHORITIES))?
             .into_iter()
             .map(|der| pem(&der));
-        let authority = authorities.next().ok_or(Unusable::Unreadable(AUTHORITIES))?;
-        let next = match data.contains_key(NEXT) {
-            true => Some(Pair {
+        let authority = authorities
+            .next()
+            .ok_or(Unusable::Unreadable(AUTHORITIES))?;
+        let next = if data.contains_key(NEXT) {
+            Some(Pair {
                 certificate: text(NEXT)?,
                 key: text(NEXT_KEY)?,
-            }),
-            false => None,
+            })
+        } else {
+            None
         };
         // The next one is listed in ca.crt as well, for whoever reads only that.
         let former = authorities.filter(|former| {
             next.as_ref().is_none_or(|next| {
-                certificates(&next.certificate).is_none_or(|next| !next.iter().any(|der| pem(der) == *former))
+                certificates(&next.certificate)
+                    .is_none_or(|next| !next.iter().any(|der| pem(der) == *former))
             })
         });
         Ok(Self {
@@ -206,10 +208,7 @@ fn certificates(text: &str) -> Option<Vec<CertificateDer<'static>>> {
     all.collect::<Result<Vec<_>, _>>().ok()
 }
 
-fn read(
-    text: &str,
-    field: &'static str,
-) -> Result<(CertificateDer<'static>, Validity), Unusable> {
+fn read(text: &str, field: &'static str) -> Result<(CertificateDer<'static>, Validity), Unusable> {
     let first = certificates(text).and_then(|all| all.into_iter().next());
     let read = first.and_then(|der| Validity::of(&der).map(|validity| (der, validity)));
     read.ok_or(Unusable::Unreadable(field))

@@ -130,10 +130,7 @@ fn ends(certificate: &str) -> Option<OffsetDateTime> {
 }
 
 /// The times of something that is made now and holds this long.
-fn life(
-    now: Timestamp,
-    holds: Duration,
-) -> Result<(OffsetDateTime, OffsetDateTime), MakeError> {
+fn life(now: Timestamp, holds: Duration) -> Result<(OffsetDateTime, OffsetDateTime), MakeError> {
     let at = |seconds: i64| {
         OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| MakeError::Clock(now))
     };

@@ -45,8 +45,14 @@ fn what_is_made_is_kept_and_survives_the_secret() {
     let read = Content::read(&content.write()).expect("readable");
     assert_eq!(read, content);
     assert_eq!(next(at(0), &read), Step::Keep);
-    assert_eq!(content.ends().map(Timestamp::as_second), Some(at(90).as_second()));
-    assert!(!format!("{content:?}").contains("PRIVATE"), "keys are not printed");
+    assert_eq!(
+        content.ends().map(Timestamp::as_second),
+        Some(at(90).as_second())
+    );
+    assert!(
+        !format!("{content:?}").contains("PRIVATE"),
+        "keys are not printed"
+    );
 }
 
 #[test]
@@ -98,7 +104,10 @@ fn nothing_outlives_its_authority() {
     let step = Step::Renew("");
     let content = take(&step, Some(&content), &names(), at(1), &terms);
     let content = content.expect("made").expect("a content");
-    assert_eq!(content.ends().map(Timestamp::as_second), Some(at(360).as_second()));
+    assert_eq!(
+        content.ends().map(Timestamp::as_second),
+        Some(at(360).as_second())
+    );
 }
 
 #[test]
@@ -141,15 +150,39 @@ fn broken_and_foreign_contents_are_replaced() {
     };
     let garbage = || "garbage".to_owned();
     for (what, content) in [
-        ("serving certificate", with(&|c| c.serving = foreign.serving.clone())),
-        ("certificate alone", with(&|c| c.serving.certificate = foreign.serving.certificate.clone())),
-        ("key alone", with(&|c| c.serving.key = foreign.serving.key.clone())),
-        ("authority", with(&|c| c.authority = foreign.authority.clone())),
-        ("authority's key", with(&|c| c.authority.key = foreign.authority.key.clone())),
-        ("no certificate", with(&|c| c.serving.certificate = garbage())),
+        (
+            "serving certificate",
+            with(&|c| c.serving = foreign.serving.clone()),
+        ),
+        (
+            "certificate alone",
+            with(&|c| c.serving.certificate = foreign.serving.certificate.clone()),
+        ),
+        (
+            "key alone",
+            with(&|c| c.serving.key = foreign.serving.key.clone()),
+        ),
+        (
+            "authority",
+            with(&|c| c.authority = foreign.authority.clone()),
+        ),
+        (
+            "authority's key",
+            with(&|c| c.authority.key = foreign.authority.key.clone()),
+        ),
+        (
+            "no certificate",
+            with(&|c| c.serving.certificate = garbage()),
+        ),
         ("no key", with(&|c| c.serving.key = garbage())),
-        ("no authority", with(&|c| c.authority.certificate = garbage())),
-        ("no key of the authority", with(&|c| c.authority.key = garbage())),
+        (
+            "no authority",
+            with(&|c| c.authority.certificate = garbage()),
+        ),
+        (
+            "no key of the authority",
+            with(&|c| c.authority.key = garbage()),
+        ),
         ("self-signed", with(&|c| c.serving = c.authority.clone())),
     ] {
         let step = next(at(0), &content);
@@ -157,8 +190,15 @@ fn broken_and_foreign_contents_are_replaced() {
         let replaced = follow(at(0), &content);
         assert_eq!(next(at(0), &replaced), Step::Keep, "{what}");
     }
-    assert_eq!(next(at(0), &other_names), Step::Renew("it is not for all names"));
-    assert_eq!(next(at(0), &foreign), Step::Keep, "as a whole it is as good as ours");
+    assert_eq!(
+        next(at(0), &other_names),
+        Step::Renew("it is not for all names")
+    );
+    assert_eq!(
+        next(at(0), &foreign),
+        Step::Keep,
+        "as a whole it is as good as ours"
+    );
     for key in ["ca.crt", "ca.key", "tls.crt", "tls.key"] {
         let mut data = ours.write();
         data.remove(key);

@@ -68,7 +68,9 @@ fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
         // Lengths of up to four bytes; certificates are not larger.
         0x81..=0x84 => {
             let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-            let length = bytes.iter().fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte));
+            let length = bytes
+                .iter()
+                .fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte));
             (length, rest)
         }
         _ => return None,
@@ -111,7 +113,11 @@ mod tests {
             (UTC_TIME, "261118020409Z", Some("2026-11-18T02:04:09Z")),
             (UTC_TIME, "491231235959Z", Some("2049-12-31T23:59:59Z")),
             (UTC_TIME, "500101000000Z", Some("1950-01-01T00:00:00Z")),
-            (GENERALIZED_TIME, "20500101000000Z", Some("2050-01-01T00:00:00Z")),
+            (
+                GENERALIZED_TIME,
+                "20500101000000Z",
+                Some("2050-01-01T00:00:00Z"),
+            ),
             (UTC_TIME, "261318020409Z", None),
             (UTC_TIME, "2611180204Z", None),
             (UTC_TIME, "261118020409", None),
@@ -131,7 +137,11 @@ mod tests {
         params.not_before = rcgen::date_time_ymd(2026, 1, 2);
         params.not_after = rcgen::date_time_ymd(2051, 3, 4);
         let key = rcgen::KeyPair::generate().expect("a key");
-        let der = params.self_signed(&key).expect("a certificate").der().to_vec();
+        let der = params
+            .self_signed(&key)
+            .expect("a certificate")
+            .der()
+            .to_vec();
         let validity = Validity::of(&der).expect("a certificate");
         assert_eq!(validity.from.to_string(), "2026-01-02T00:00:00Z");
         assert_eq!(validity.until.to_string(), "2051-03-04T00:00:00Z");
@@ -139,6 +149,9 @@ mod tests {
             assert_eq!(Validity::of(&der[..end]), None, "cut at {end}");
         }
         assert_eq!(Validity::of(b"no certificate"), None);
-        assert_eq!(Validity::of(&[SEQUENCE, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
+        assert_eq!(
+            Validity::of(&[SEQUENCE, 0x84, 0xff, 0xff, 0xff, 0xff]),
+            None
+        );
     }
 }

@@ -72,7 +72,10 @@ async fn run(targets: usize, kollect: &Path) -> Result<ExitCode> {
     rest(&operator).await?;
 
     let alone = measure(&client).await?;
-    println!("without webhook: p50 {:.1} ms, p99 {:.1} ms", alone.p50, alone.p99);
+    println!(
+        "without webhook: p50 {:.1} ms, p99 {:.1} ms",
+        alone.p50, alone.p99
+    );
     register(cluster, port)?;
     asked(&client).await?;
     let before = operator.usage()?.cpu;

@@ -60,18 +60,41 @@ mod tests {
             "KollectClusterDatabaseSink",
             "KollectClusterEventSink",
         ] {
-            assert!(kind(name).is_some_and(|text| text.contains("write a Kollect")), "{name}");
+            assert!(
+                kind(name).is_some_and(|text| text.contains("write a Kollect")),
+                "{name}"
+            );
         }
         assert_eq!(kind("KollectProfile"), None);
         let unknown = "unknown field";
         let no_object = "Invalid value: must be of type object, not string";
         for (kind, path, problem, successor) in [
-            ("KollectInventory", "spec.sinkRefs", unknown, Some("databaseSinkRefs")),
-            ("KollectScope", "spec.sinkRefs", unknown, Some("databaseSinkRefs")),
+            (
+                "KollectInventory",
+                "spec.sinkRefs",
+                unknown,
+                Some("databaseSinkRefs"),
+            ),
+            (
+                "KollectScope",
+                "spec.sinkRefs",
+                unknown,
+                Some("databaseSinkRefs"),
+            ),
             ("KollectTarget", "spec.sinkRefs", unknown, None),
-            ("KollectClusterTarget", "spec.profileRef", no_object, Some("namespace")),
+            (
+                "KollectClusterTarget",
+                "spec.profileRef",
+                no_object,
+                Some("namespace"),
+            ),
             ("KollectTarget", "spec.profileRef", no_object, None),
-            ("KollectInventory", "spec.eventSinkRefs[0]", no_object, Some("{name: …}")),
+            (
+                "KollectInventory",
+                "spec.eventSinkRefs[0]",
+                no_object,
+                Some("{name: …}"),
+            ),
             ("KollectInventory", "spec.suspend", no_object, None),
         ] {
             let found = field(kind, path, problem);

@@ -96,7 +96,11 @@ async fn list(client: &Client, hook: &Hook, namespace: Option<&str>) -> Result<V
                 let why = anyhow!("{}", Sentence(&error));
                 return Err(why.context(format!("cannot list {}", hook.plural)));
             }
-            Err(_) => return Err(anyhow!("no answer in time").context(format!("cannot list {}", hook.plural))),
+            Err(_) => {
+                return Err(
+                    anyhow!("no answer in time").context(format!("cannot list {}", hook.plural))
+                );
+            }
         };
         for object in page.items {
             documents.push(document(hook, object)?);

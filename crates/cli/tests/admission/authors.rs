@@ -53,7 +53,11 @@ impl Stage {
         // May read ConfigMaps at home, and nothing elsewhere.
         let maps = [read("", &["configmaps"])];
         cluster.grant(Scope::Namespace(&case.namespace), &jane, &maps)?;
-        for (name, kind) in [("maps", "ConfigMap"), ("nodes", "Node"), ("secrets", "Secret")] {
+        for (name, kind) in [
+            ("maps", "ConfigMap"),
+            ("nodes", "Node"),
+            ("secrets", "Secret"),
+        ] {
             let stored = case.send("POST", &profile(&case, name, kind))?;
             ensure!(stored.is_success(), "{}", text(&stored));
         }
@@ -67,7 +71,11 @@ impl Stage {
             let asked = target(&self.case, "maps", &[home]);
             let answer = self.case.try_out("POST", &asked)?;
             let warnings = answer.warnings();
-            ensure!(answer.is_success() && warnings.is_empty(), "{warnings:?} {}", text(&answer));
+            ensure!(
+                answer.is_success() && warnings.is_empty(),
+                "{warnings:?} {}",
+                text(&answer)
+            );
             Ok(())
         })
     }
@@ -83,10 +91,26 @@ fn authors_who_may_not_read_what_is_collected_are_refused_if_so_wished() -> Resu
         let home = &*case.namespace;
         for (profile, namespaces, right) in [
             ("maps", vec![home], None),
-            ("maps", vec![home, other], Some(format!("list configmaps in namespace {other:?}"))),
-            ("maps", vec![], Some("list configmaps in the whole cluster".to_owned())),
-            ("nodes", vec![home], Some("list nodes in the whole cluster".to_owned())),
-            ("secrets", vec![home], Some(format!("list secrets in namespace {home:?}"))),
+            (
+                "maps",
+                vec![home, other],
+                Some(format!("list configmaps in namespace {other:?}")),
+            ),
+            (
+                "maps",
+                vec![],
+                Some("list configmaps in the whole cluster".to_owned()),
+            ),
+            (
+                "nodes",
+                vec![home],
+                Some("list nodes in the whole cluster".to_owned()),
+            ),
+            (
+                "secrets",
+                vec![home],
+                Some(format!("list secrets in namespace {home:?}")),
+            ),
             ("later", vec![], None),
         ] {
             let asked = target(case, profile, &namespaces);
@@ -117,7 +141,10 @@ fn authors_who_may_not_read_what_is_collected_are_refused_if_so_wished() -> Resu
             );
             let answer = api.request("PUT", &path, Some(&changed))?;
             let said = text(&answer);
-            ensure!(answer.status == 403 && said.contains("list secrets"), "{said}");
+            ensure!(
+                answer.status == 403 && said.contains("list secrets"),
+                "{said}"
+            );
             Ok(())
         })?;
         // With the right everything is in order.
@@ -137,7 +164,10 @@ fn authors_who_may_not_read_what_is_collected_are_refused_if_so_wished() -> Resu
 fn authors_are_warned_by_default_and_left_alone_if_so_wished() -> Result<()> {
     let stage = Stage::new("warn")?;
     let Stage { case, jane, .. } = &stage;
-    for (flags, told) in [(&[][..], true), (&["--target-authorization=off"][..], false)] {
+    for (flags, told) in [
+        (&[][..], true),
+        (&["--target-authorization=off"][..], false),
+    ] {
         let operator = case.serve(flags)?;
         let play = || -> Result<()> {
             stage.until_known()?;

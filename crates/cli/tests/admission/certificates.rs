@@ -28,7 +28,14 @@ fn put_secret(case: &Case, content: &Content) -> Result<()> {
         "metadata": {"name": "kollect-webhook-cert", "namespace": case.namespace},
         "data": content.write(),
     });
-    cluster().kubectl(&["delete", "secret", "kollect-webhook-cert", "-n", &case.namespace, "--ignore-not-found"])?;
+    cluster().kubectl(&[
+        "delete",
+        "secret",
+        "kollect-webhook-cert",
+        "-n",
+        &case.namespace,
+        "--ignore-not-found",
+    ])?;
     cluster().apply(&secret.to_string())?;
     Ok(())
 }
@@ -38,7 +45,11 @@ fn three_replicas_at_once_share_one_authority_and_repair_what_is_broken() -> Res
     let case = Case::new("replicas")?;
     // Short terms make them look often.
     let flags = ["--webhook-cert-lifetime=1h"];
-    let replicas = [case.spawn(&flags)?, case.spawn(&flags)?, case.spawn(&flags)?];
+    let replicas = [
+        case.spawn(&flags)?,
+        case.spawn(&flags)?,
+        case.spawn(&flags)?,
+    ];
     case.register(replicas[0].port)?;
     for replica in &replicas {
         replica.wait()?;
@@ -48,14 +59,23 @@ fn three_replicas_at_once_share_one_authority_and_repair_what_is_broken() -> Res
         for replica in &replicas {
             serves(replica, &content.authority.certificate).with_context(|| replica.log())?;
         }
-        ensure!(case.trusted()? == content.bundle(), "another authority is trusted");
+        ensure!(
+            case.trusted()? == content.bundle(),
+            "another authority is trusted"
+        );
         ensure!(case.content()? == *content, "another content is stored");
         case.is_asked()
     };
     eventually("one authority", || all_serve(&made))?;
 
     // Deleted: what is served is written again, and nobody has to learn of a new authority.
-    cluster().kubectl(&["delete", "secret", "kollect-webhook-cert", "-n", &case.namespace])?;
+    cluster().kubectl(&[
+        "delete",
+        "secret",
+        "kollect-webhook-cert",
+        "-n",
+        &case.namespace,
+    ])?;
     case.is_asked()?;
     eventually("the Secret, again", || all_serve(&made))?;
 
@@ -73,7 +93,14 @@ fn three_replicas_at_once_share_one_authority_and_repair_what_is_broken() -> Res
             "metadata": {"name": "kollect-webhook-cert", "namespace": case.namespace},
             "data": data,
         });
-        cluster().kubectl(&["delete", "secret", "kollect-webhook-cert", "-n", &case.namespace, "--ignore-not-found"])?;
+        cluster().kubectl(&[
+            "delete",
+            "secret",
+            "kollect-webhook-cert",
+            "-n",
+            &case.namespace,
+            "--ignore-not-found",
+        ])?;
         let _ = cluster().apply(&secret.to_string());
         eventually("our content, again", || all_serve(&made))?;
     }
@@ -93,7 +120,9 @@ fn anew(made: Timestamp, terms: &Terms) -> Result<Content> {
 
 /// What was made so many seconds ago.
 fn ago(seconds: i64) -> Result<Timestamp> {
-    Ok(Timestamp::from_second(Timestamp::now().as_second() - seconds)?)
+    Ok(Timestamp::from_second(
+        Timestamp::now().as_second() - seconds,
+    )?)
 }
 
 /// Both certificate and authority are due when the operator begins, so that it renews, announces,
@@ -105,7 +134,14 @@ fn a_stream_of_admissions_does_not_notice_renewal_and_a_new_authority() -> Resul
     let terms = Terms::of(Duration::from_mins(1));
     let old = anew(ago(170)?, &terms)?;
     let renew = Step::Renew("");
-    let names = ["127.0.0.1".to_owned(), format!("kollect-webhook-service.{}.svc", case.namespace), format!("kollect-webhook-service.{}.svc.cluster.local", case.namespace)];
+    let names = [
+        "127.0.0.1".to_owned(),
+        format!("kollect-webhook-service.{}.svc", case.namespace),
+        format!(
+            "kollect-webhook-service.{}.svc.cluster.local",
+            case.namespace
+        ),
+    ];
     let old = take(&renew, Some(&old), &names, ago(20)?, &terms)?.context("renewed")?;
     put_secret(&case, &old)?;
     let operator = case.serve(&["--webhook-cert-lifetime=1m"])?;
@@ -133,7 +169,11 @@ fn a_stream_of_admissions_does_not_notice_renewal_and_a_new_authority() -> Resul
         let mut seen: Vec<Content> = Vec::new();
         let begun = Instant::now();
         loop {
-            ensure!(begun.elapsed() < Duration::from_mins(3), "no new authority\n{}", operator.log());
+            ensure!(
+                begun.elapsed() < Duration::from_mins(3),
+                "no new authority\n{}",
+                operator.log()
+            );
             let now = case.content()?;
             if seen.last() != Some(&now) {
                 seen.push(now);
@@ -160,11 +200,19 @@ fn a_stream_of_admissions_does_not_notice_renewal_and_a_new_authority() -> Resul
         let with = |content: &&Content| content.bundle().matches("BEGIN").count() == certificates;
         seen.iter().filter(with).count()
     };
-    ensure!(count(2) >= 2, "announced and switched: {}\n{}", seen.len(), operator.log());
+    ensure!(
+        count(2) >= 2,
+        "announced and switched: {}\n{}",
+        seen.len(),
+        operator.log()
+    );
     let sent = sent.load(Ordering::Relaxed);
     ensure!(sent > 100, "only {sent} admissions");
     let last = seen.last().context("a content")?;
-    ensure!(case.trusted()? == last.bundle(), "the old authority is trusted still");
+    ensure!(
+        case.trusted()? == last.bundle(),
+        "the old authority is trusted still"
+    );
     Ok(())
 }
 
@@ -189,7 +237,9 @@ fn files_are_read_again_when_they_change() -> Result<()> {
 
     let second = Authority::new("second")?;
     write(&second)?;
-    eventually("the second certificate", || serves(&operator, &second.pem()))?;
+    eventually("the second certificate", || {
+        serves(&operator, &second.pem())
+    })?;
     case.register_trusting(operator.port, Some(&second.pem()))?;
     eventually("webhooks with the second certificate", || case.is_asked())?;
 
@@ -197,7 +247,10 @@ fn files_are_read_again_when_they_change() -> Result<()> {
     let missing = case.spawn(&["--webhook-cert-dir=/nowhere"])?;
     eventually("an end", || {
         let log = missing.log();
-        ensure!(log.contains("--webhook-cert-dir") && log.contains("/nowhere"), "{log}");
+        ensure!(
+            log.contains("--webhook-cert-dir") && log.contains("/nowhere"),
+            "{log}"
+        );
         Ok(())
     })
 }

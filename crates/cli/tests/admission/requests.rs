@@ -38,10 +38,38 @@ fn strange_requests(case: &Case, client: &Client) -> Result<()> {
     let good = profile(case, "x");
     let v1 = "admission.k8s.io/v1";
     for (what, method, path, body, status, says) in [
-        ("no webhook", "POST", "/validate-nothing", json!({}), 404, "no webhook"),
-        ("another method", "GET", PROFILE, json!({}), 405, "only POST"),
-        ("garbage", "POST", PROFILE, json!("garbage"), 400, "AdmissionReview"),
-        ("no review", "POST", PROFILE, json!({}), 400, "AdmissionReview"),
+        (
+            "no webhook",
+            "POST",
+            "/validate-nothing",
+            json!({}),
+            404,
+            "no webhook",
+        ),
+        (
+            "another method",
+            "GET",
+            PROFILE,
+            json!({}),
+            405,
+            "only POST",
+        ),
+        (
+            "garbage",
+            "POST",
+            PROFILE,
+            json!("garbage"),
+            400,
+            "AdmissionReview",
+        ),
+        (
+            "no review",
+            "POST",
+            PROFILE,
+            json!({}),
+            400,
+            "AdmissionReview",
+        ),
         (
             "another version",
             "POST",
@@ -50,15 +78,43 @@ fn strange_requests(case: &Case, client: &Client) -> Result<()> {
             400,
             "v1beta1",
         ),
-        ("another kind", "POST", PROFILE, review(v1, "KollectTarget", &good), 200, "KollectTarget"),
-        ("no object", "POST", PROFILE, review(v1, "KollectProfile", &Value::Null), 200, "no object"),
-        ("a good one", "POST", PROFILE, review(v1, "KollectProfile", &good), 200, "\"allowed\":true"),
+        (
+            "another kind",
+            "POST",
+            PROFILE,
+            review(v1, "KollectTarget", &good),
+            200,
+            "KollectTarget",
+        ),
+        (
+            "no object",
+            "POST",
+            PROFILE,
+            review(v1, "KollectProfile", &Value::Null),
+            200,
+            "no object",
+        ),
+        (
+            "a good one",
+            "POST",
+            PROFILE,
+            review(v1, "KollectProfile", &good),
+            200,
+            "\"allowed\":true",
+        ),
     ] {
         let answer = client.request(method, path, Some(&body))?;
         let text = String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status == status && text.contains(says), "{what}: {} {text}", answer.status);
+        ensure!(
+            answer.status == status && text.contains(says),
+            "{what}: {} {text}",
+            answer.status
+        );
         if status == 200 && what != "a good one" {
-            ensure!(text.contains("\"allowed\":false") && text.contains("705ab4f5"), "{what}: {text}");
+            ensure!(
+                text.contains("\"allowed\":false") && text.contains("705ab4f5"),
+                "{what}: {text}"
+            );
         }
     }
     Ok(())
@@ -78,7 +134,11 @@ fn slow_callers(case: &Case, operator: &Operator) -> Result<()> {
     }
     let answer = slow.join().expect("no panic")?;
     ensure!(answer.status == 408, "{}", answer.status);
-    ensure!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    ensure!(
+        begun.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        begun.elapsed()
+    );
     for mut stream in silent {
         let _ = stream.write_all(b"no TLS at all\r\n\r\n");
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -102,7 +162,12 @@ fn large_objects(case: &Case, client: &Client) -> Result<()> {
     let answer = case.try_out("POST", &largest)?;
     let text = String::from_utf8_lossy(&answer.body);
     let polite = (400..500).contains(&answer.status) && !text.contains("failed calling webhook");
-    ensure!(polite, "{} {}", answer.status, text.get(..500).unwrap_or(&text));
+    ensure!(
+        polite,
+        "{} {}",
+        answer.status,
+        text.get(..500).unwrap_or(&text)
+    );
     Ok(())
 }
 
@@ -124,15 +189,25 @@ fn objects_on_their_way_out_are_never_held_up() -> Result<()> {
     bad["spec"]["attributes"][0]["path"] = "cel:1 +".into();
     bad["metadata"]["finalizers"] = json!(["example.com/wait"]);
     let answer = case.send("POST", &bad)?;
-    ensure!(answer.is_success(), "{}", String::from_utf8_lossy(&answer.body));
+    ensure!(
+        answer.is_success(),
+        "{}",
+        String::from_utf8_lossy(&answer.body)
+    );
     let operator = case.serve(&[])?;
     // A label may change, with a warning; the spec may not become worse.
     let mut labelled = case.get(&bad)?;
     labelled["metadata"]["labels"]["a"] = "b".into();
     let answer = case.try_out("PUT", &labelled)?;
-    ensure!(answer.is_success(), "{}", String::from_utf8_lossy(&answer.body));
+    ensure!(
+        answer.is_success(),
+        "{}",
+        String::from_utf8_lossy(&answer.body)
+    );
     let warnings = answer.warnings();
-    let told = warnings.iter().any(|warning| warning.contains("no longer valid"));
+    let told = warnings
+        .iter()
+        .any(|warning| warning.contains("no longer valid"));
     ensure!(told, "{warnings:?}");
     labelled["spec"]["attributes"][0]["path"] = "cel:2 +".into();
     ensure!(case.try_out("PUT", &labelled)?.status == 403);

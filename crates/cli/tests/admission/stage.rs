@@ -39,7 +39,8 @@ struct Shared {
 
 fn shared() -> &'static Shared {
     static SHARED: LazyLock<Shared> = LazyLock::new(|| {
-        let plane = ControlPlane::start_with(Options { controllers: false }).expect("an API server");
+        let plane =
+            ControlPlane::start_with(Options { controllers: false }).expect("an API server");
         let definitions = crd::all_yaml();
         let definitions = definitions.iter().map(|file| &file.yaml);
         plane.cluster().define(definitions).expect("our kinds");
@@ -161,14 +162,19 @@ impl Case {
     pub(crate) fn trusted(&self) -> Result<String> {
         let registered = self.registered()?;
         let mut webhooks = registered.webhooks.into_iter().flatten();
-        let bundle = webhooks.next().and_then(|webhook| webhook.client_config.ca_bundle);
+        let bundle = webhooks
+            .next()
+            .and_then(|webhook| webhook.client_config.ca_bundle);
         let bundle = bundle.context("no authority yet")?;
         Ok(String::from_utf8(bundle.0)?)
     }
 
     /// The Secret of the certificate.
     pub(crate) fn content(&self) -> Result<Content> {
-        let path = format!("/api/v1/namespaces/{}/secrets/kollect-webhook-cert", self.namespace);
+        let path = format!(
+            "/api/v1/namespaces/{}/secrets/kollect-webhook-cert",
+            self.namespace
+        );
         let secret: k8s_openapi::api::core::v1::Secret =
             serde_json::from_value(self.api.get(&path)?)?;
         let data = secret.data.context("an empty Secret")?;
@@ -216,7 +222,8 @@ impl Case {
 
     /// Sends an object without storing it, as the administrator.
     pub(crate) fn try_out(&self, method: &str, object: &Value) -> Result<Response> {
-        self.api.request(method, &path(object, method, true), Some(object))
+        self.api
+            .request(method, &path(object, method, true), Some(object))
     }
 
     /// The same as somebody else.
@@ -227,7 +234,8 @@ impl Case {
 
     /// Sends an object and stores it, as the administrator.
     pub(crate) fn send(&self, method: &str, object: &Value) -> Result<Response> {
-        self.api.request(method, &path(object, method, false), Some(object))
+        self.api
+            .request(method, &path(object, method, false), Some(object))
     }
 
     /// Reads an object.
@@ -250,7 +258,12 @@ impl Case {
 
 /// Where the API server has an object.
 fn path(object: &Value, method: &str, dry_run: bool) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     let hook = HOOKS.iter().find(|hook| hook.kind == text("/kind"));
     let hook = hook.expect("one of our kinds");
     let mut path = String::from("/apis/kollect.dev/v1alpha1/");

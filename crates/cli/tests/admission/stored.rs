@@ -34,12 +34,23 @@ fn invalid_objects_that_are_stored_say_so_in_their_status() -> Result<()> {
         let mut manifest = vector.manifest(&case.namespace);
         manifest["metadata"]["name"] = format!("v{number}").into();
         let kind = manifest["kind"].as_str().unwrap_or_default();
-        let told = ["KollectTarget", "KollectInventory", "KollectSnapshotSink", "KollectDatabaseSink", "KollectEventSink"];
+        let told = [
+            "KollectTarget",
+            "KollectInventory",
+            "KollectSnapshotSink",
+            "KollectDatabaseSink",
+            "KollectEventSink",
+        ];
         if !told.contains(&kind) {
             continue;
         }
         let answer = case.send("POST", &manifest)?;
-        ensure!(answer.is_success(), "{}: {}", vector.id, String::from_utf8_lossy(&answer.body));
+        ensure!(
+            answer.is_success(),
+            "{}: {}",
+            vector.id,
+            String::from_utf8_lossy(&answer.body)
+        );
         stored.push((vector, manifest));
     }
     ensure!(stored.len() > 10, "only {}", stored.len());
@@ -50,11 +61,23 @@ fn invalid_objects_that_are_stored_say_so_in_their_status() -> Result<()> {
         let outcome = eventually(&vector.id, || {
             let object = case.get(manifest)?;
             let (reason, message) = verdict(&object).context("no verdict yet")?;
-            ensure!(message.contains(says), "{reason}: {message} does not say {says}");
+            ensure!(
+                message.contains(says),
+                "{reason}: {message} does not say {says}"
+            );
             Ok(())
         });
-        failures.extend(outcome.err().map(|error| format!("{} {error:#}", manifest["kind"])));
+        failures.extend(
+            outcome
+                .err()
+                .map(|error| format!("{} {error:#}", manifest["kind"])),
+        );
     }
-    ensure!(failures.is_empty(), "{}\n{}", failures.join("\n"), operator.log());
+    ensure!(
+        failures.is_empty(),
+        "{}\n{}",
+        failures.join("\n"),
+        operator.log()
+    );
     Ok(())
 }

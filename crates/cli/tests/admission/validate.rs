@@ -26,7 +26,11 @@ fn validate(manifests: &[Value], flags: &[&str]) -> Result<Output> {
     for manifest in manifests {
         text.push_str(&format!("---\n{manifest}\n"));
     }
-    child.stdin.take().expect("a pipe").write_all(text.as_bytes())?;
+    child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(text.as_bytes())?;
     Ok(child.wait_with_output()?)
 }
 
@@ -35,7 +39,10 @@ fn profile_of(manifest: &Value) -> Option<Value> {
     let spec = &manifest["spec"];
     let rule = spec.pointer("/resourceRules/0/gvk").cloned();
     let (name, namespace) = match manifest["kind"].as_str()? {
-        "KollectTarget" => (spec["profileRef"].clone(), manifest["metadata"]["namespace"].clone()),
+        "KollectTarget" => (
+            spec["profileRef"].clone(),
+            manifest["metadata"]["namespace"].clone(),
+        ),
         "KollectClusterTarget" => {
             let reference = &spec["profileRef"];
             (reference["name"].clone(), reference["namespace"].clone())
@@ -55,14 +62,22 @@ fn profile_of(manifest: &Value) -> Option<Value> {
 
 fn check(vector: &Vector) -> Result<()> {
     let manifest = vector.manifest("team-a");
-    let mut all = vector.context.as_deref().map(data::context_manifests).unwrap_or_default();
+    let mut all = vector
+        .context
+        .as_deref()
+        .map(data::context_manifests)
+        .unwrap_or_default();
     let refused = vector.is_refused();
     if !refused {
         all.extend(profile_of(&manifest));
     }
     all.push(manifest);
     let tenant = vector.context.as_deref() == Some("tenant");
-    let flags: &[&str] = if tenant { &["--deny-cluster-kinds"] } else { &[] };
+    let flags: &[&str] = if tenant {
+        &["--deny-cluster-kinds"]
+    } else {
+        &[]
+    };
     let output = validate(&all, flags)?;
     let said = String::from_utf8_lossy(&output.stderr);
     let (id, code) = (&vector.id, output.status.code());
@@ -73,7 +88,10 @@ fn check(vector: &Vector) -> Result<()> {
         Some(RefusedBy::Nobody) | None => vector.warns.as_ref(),
     };
     if let Some(expected) = expected {
-        ensure!(said.contains(expected), "{id}: {said} does not say {expected}");
+        ensure!(
+            said.contains(expected),
+            "{id}: {said} does not say {expected}"
+        );
     }
     Ok(())
 }
@@ -88,11 +106,15 @@ fn validate_says_what_the_webhook_says() {
             let share = vectors.iter().skip(worker).step_by(workers);
             scope.spawn(move || {
                 let failures = share.filter_map(|vector| check(vector).err());
-                failures.map(|error| format!("{error:#}")).collect::<Vec<_>>()
+                failures
+                    .map(|error| format!("{error:#}"))
+                    .collect::<Vec<_>>()
             })
         });
         let shares: Vec<_> = shares.collect();
-        let failures = shares.into_iter().map(|share| share.join().expect("no panic"));
+        let failures = shares
+            .into_iter()
+            .map(|share| share.join().expect("no panic"));
         failures.flatten().collect()
     });
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -116,7 +138,10 @@ fn what_a_cluster_holds_is_judged_and_successors_are_named() -> Result<()> {
     let output = live(&case.namespace)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() != Some(0), "{said}");
-    for part in ["KollectProfile \"bad\" is invalid: spec.attributes[0].path", "cel:1 +"] {
+    for part in [
+        "KollectProfile \"bad\" is invalid: spec.attributes[0].path",
+        "cel:1 +",
+    ] {
         ensure!(said.contains(part), "{said}");
     }
     cluster().kubectl(&["delete", "kollectprofile", "bad", "-n", &case.namespace])?;
@@ -127,7 +152,10 @@ fn what_a_cluster_holds_is_judged_and_successors_are_named() -> Result<()> {
     case.send("POST", &case.object("KollectProfile", "good", good))?;
     let output = live(&case.namespace)?;
     let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success() && text.contains("1 profile"), "{output:?}");
+    ensure!(
+        output.status.success() && text.contains("1 profile"),
+        "{output:?}"
+    );
 
     let removed = [
         json!({"apiVersion": "kollect.dev/v1alpha1", "kind": "KollectSink", "metadata": {"name": "a"}, "spec": {}}),

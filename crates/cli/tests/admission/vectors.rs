@@ -35,13 +35,18 @@ fn expect(case: &Case, vector: &Vector) -> Result<()> {
     let said = text(&answer);
     let id = &vector.id;
     match vector.refused_by {
-        Some(RefusedBy::Schema) => ensure!(answer.status == 422 || answer.status == 400, "{id}: {said}"),
+        Some(RefusedBy::Schema) => {
+            ensure!(answer.status == 422 || answer.status == 400, "{id}: {said}")
+        }
         Some(RefusedBy::Rules) => {
             ensure!(answer.status == 403, "{id}: {} {said}", answer.status);
             let status: Value = serde_json::from_slice(&answer.body)?;
             let message = status["message"].as_str().unwrap_or_default();
             let expected = vector.says.as_deref().unwrap_or_default();
-            ensure!(message.contains(expected), "{id}: {message} does not say {expected}");
+            ensure!(
+                message.contains(expected),
+                "{id}: {message} does not say {expected}"
+            );
             let webhook = "admission webhook \"vkollect";
             ensure!(message.contains(webhook), "{id}: {message}");
         }
@@ -125,7 +130,13 @@ fn cluster_kinds_are_denied_in_tenant_mode_and_can_be_let_through() -> Result<()
     for vector in all() {
         if vector.context.as_deref() == Some("tenant") {
             let answer = send(&case, &vector)?;
-            ensure!(answer.is_success(), "{}: {}{}", vector.id, text(&answer), operator.log());
+            ensure!(
+                answer.is_success(),
+                "{}: {}{}",
+                vector.id,
+                text(&answer),
+                operator.log()
+            );
         }
     }
     Ok(())

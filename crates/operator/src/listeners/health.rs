@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hyper::body::Incoming;
 use http::{Method, StatusCode, request::Parts};
+use hyper::body::Incoming;
 
 use super::server::{Answer, Response, text};
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hyper::body::Incoming;
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
+use hyper::body::Incoming;
 
 use super::{
     guard::{Guard, Refusal},

@@ -123,7 +123,9 @@ impl Webhooks {
         let Some(object) = object.filter(|_| self.authors.mode() != Mode::Off) else {
             return judgement;
         };
-        let asking = self.authors.ask(&object, &request.user_info, &self.configuration);
+        let asking = self
+            .authors
+            .ask(&object, &request.user_info, &self.configuration);
         let finding = timeout(ASKING, asking).await.unwrap_or_else(|_| {
             let why = format!("no answer within {} s", ASKING.as_secs());
             authorship::Finding::NotKnown(why)
@@ -221,7 +223,10 @@ fn refuse_body(hook: &Hook, unread: &Unread) -> (Response, Outcome) {
         }
         Unread::Busy => {
             let why = "too many large requests at a time; try again in a moment\n";
-            (text(StatusCode::SERVICE_UNAVAILABLE, why), Outcome::NotKnown)
+            (
+                text(StatusCode::SERVICE_UNAVAILABLE, why),
+                Outcome::NotKnown,
+            )
         }
         Unread::Broken(why) => (
             text(StatusCode::REQUEST_TIMEOUT, format!("{why}\n")),

@@ -9,9 +9,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
-    api::{
-        admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret,
-    },
+    api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret},
 };
 use kollect_admission::certificates::{Content, MakeError, Step, Unfit, decide, take};
 use kube::{
@@ -96,7 +94,8 @@ impl Custody {
 
     /// Looks after it until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        let interval = (self.settings.terms.serving / 30).clamp(Duration::from_millis(200), INTERVAL);
+        let interval =
+            (self.settings.terms.serving / 30).clamp(Duration::from_millis(200), INTERVAL);
         let mut failures = 0;
         loop {
             let wait = match self.turn().await {
@@ -200,27 +199,48 @@ impl Custody {
         match step {
             Step::Keep => {}
             Step::Renew(why) => tracing::info!(secret, why, "a new certificate was made"),
-            Step::Announce => tracing::info!(secret, "a new authority was made; it signs when all trust it"),
+            Step::Announce => tracing::info!(
+                secret,
+                "a new authority was made; it signs when all trust it"
+            ),
             Step::Switch => tracing::info!(secret, "the new authority signs from now on"),
             Step::Retire => tracing::info!(secret, "the old authority is not trusted any more"),
-            Step::Replace(Unfit::Absent | Unfit::Empty) => tracing::info!(secret, "certificate and authority were written"),
-            Step::Replace(why) => tracing::warn!(secret, %why, "certificate and authority were replaced"),
+            Step::Replace(Unfit::Absent | Unfit::Empty) => {
+                tracing::info!(secret, "certificate and authority were written")
+            }
+            Step::Replace(why) => {
+                tracing::warn!(secret, %why, "certificate and authority were replaced")
+            }
         }
     }
 
     async fn read(&self) -> Result<Option<Secret>, CustodyError> {
-        let what = || format!("get Secret {}/{}", self.settings.namespace, self.settings.secret);
+        let what = || {
+            format!(
+                "get Secret {}/{}",
+                self.settings.namespace, self.settings.secret
+            )
+        };
         within(what, self.secrets.get_opt(&self.settings.secret)).await
     }
 
     async fn write(&self, secret: Option<Secret>, content: &Content) -> Result<(), CustodyError> {
-        let what = || format!("write Secret {}/{}", self.settings.namespace, self.settings.secret);
+        let what = || {
+            format!(
+                "write Secret {}/{}",
+                self.settings.namespace, self.settings.secret
+            )
+        };
         let parameters = PostParams::default();
         let Some(mut secret) = secret else {
             let secret = Secret {
                 metadata: ObjectMeta {
                     name: Some(self.settings.secret.clone()),
-                    labels: Some([("app.kubernetes.io/managed-by", "kollect")].map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+                    labels: Some(
+                        [("app.kubernetes.io/managed-by", "kollect")]
+                            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                            .into(),
+                    ),
                     ..ObjectMeta::default()
                 },
                 type_: Some("kubernetes.io/tls".to_owned()),
@@ -303,6 +323,9 @@ async fn within<T>(
             let conflict = matches!(&error, kube::Error::Api(status) if status.code == 409);
             Err(failed(Sentence(&error).to_string(), conflict))
         }
-        Err(_) => Err(failed(format!("no answer within {} s", DEADLINE.as_secs()), false)),
+        Err(_) => Err(failed(
+            format!("no answer within {} s", DEADLINE.as_secs()),
+            false,
+        )),
     }
 }

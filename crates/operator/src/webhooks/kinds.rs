@@ -18,7 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 const REMEMBERED: usize = 256;
 
 /// What the API server serves.
-pub struct Kinds {
+pub(super) struct Kinds {
     client: Client,
     memory: Mutex<Memory>,
 }
@@ -30,7 +30,7 @@ struct Memory {
 
 impl Kinds {
     /// Asks through `client`.
-    pub fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         let memory = Memory {
             discovery: Arc::new(Discovery::new(client.clone())),
             asked: HashSet::new(),
@@ -42,7 +42,7 @@ impl Kinds {
     }
 
     /// What serves a kind.
-    pub async fn resolve(&self, kind: &GroupVersionKind) -> Answer {
+    pub(super) async fn resolve(&self, kind: &GroupVersionKind) -> Answer {
         let discovery = self.discovery(kind);
         let answer = timeout(DEADLINE, discovery.resolve(kind)).await;
         answer.unwrap_or_else(|_| {

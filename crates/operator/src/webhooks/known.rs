@@ -1,9 +1,7 @@
 //! What the configuration's watches know, for judgements.
 
 use kollect_admission::{Found, Knowledge, NotKnown};
-use kollect_api::{
-    GroupVersionKind, KollectClusterScope, KollectProfile, KollectScope, SinkKey,
-};
+use kollect_api::{GroupVersionKind, KollectClusterScope, KollectProfile, KollectScope, SinkKey};
 
 use crate::{
     configuration::Configuration,
