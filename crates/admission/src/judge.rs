@@ -213,6 +213,11 @@ fn surroundings(object: &Object, knowledge: &impl Knowledge) -> Result<Surroundi
             Found::Missing | Found::NotKnown(_) => None,
         }
     });
+    let namespaces = needs.namespaces.into_iter().filter_map(|name| {
+        let annotations = knowledge.annotations_of(name.trim())?;
+        Some((name, annotations))
+    });
+    let namespaces = namespaces.collect();
     Ok(Surroundings {
         scopes: match &needs.scopes_in {
             Some(namespace) => knowledge.scopes_in(namespace)?,
@@ -224,6 +229,7 @@ fn surroundings(object: &Object, knowledge: &impl Knowledge) -> Result<Surroundi
             Vec::new()
         },
         profile: profile.flatten(),
+        namespaces,
     })
 }
 

@@ -38,6 +38,10 @@ impl Knowledge for Cluster {
         }
     }
 
+    fn annotations_of(&self, _: &str) -> Option<BTreeMap<String, String>> {
+        None
+    }
+
     fn sink(&self, sink: &SinkKey) -> Found<()> {
         if sink.name == "there" {
             return Found::There(());

@@ -5,6 +5,8 @@
 //! passes with a warning, because objects may be applied in any order, and the status of the object
 //! says what became of it.
 
+use std::collections::BTreeMap;
+
 use kollect_api::{GroupVersionKind, KollectClusterScope, KollectProfile, KollectScope, SinkKey};
 
 /// Why something is not known.
@@ -32,6 +34,9 @@ pub trait Knowledge {
 
     /// A profile.
     fn profile(&self, namespace: &str, name: &str) -> Found<KollectProfile>;
+
+    /// The annotations of a namespace, if they are known.
+    fn annotations_of(&self, namespace: &str) -> Option<BTreeMap<String, String>>;
 
     /// Whether a sink exists.
     fn sink(&self, sink: &SinkKey) -> Found<()>;

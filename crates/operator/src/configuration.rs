@@ -626,6 +626,11 @@ impl Configuration {
         facts
     }
 
+    /// A namespace, if it is known.
+    pub fn namespace(&self, name: &str) -> Option<Arc<Namespace>> {
+        self.namespaces.get("", name)
+    }
+
     /// The namespaces, as far as they can be seen.
     pub fn namespace_listing(&self) -> NamespaceListing {
         let known = self.namespaces.all().into_iter().map(|namespace| {

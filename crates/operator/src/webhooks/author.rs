@@ -276,6 +276,10 @@ impl<'t> Ask<'t> {
             || scopes
                 .iter()
                 .any(|scope| !scope.ceiling().allowed_namespaces.is_empty());
+        // Whoever needs a scope and has none collects at home only.
+        if settings.require_scope && scopes.is_empty() && !self.namespace.is_empty() {
+            return Ok(Places::In(vec![self.namespace.to_owned()]));
+        }
         if open && !limited {
             return Ok(Places::Everywhere);
         }

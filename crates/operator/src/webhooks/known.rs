@@ -1,5 +1,7 @@
 //! What the configuration's watches know, for judgements.
 
+use std::collections::BTreeMap;
+
 use kollect_admission::{Found, Knowledge, NotKnown};
 use kollect_api::{GroupVersionKind, KollectClusterScope, KollectProfile, KollectScope, SinkKey};
 
@@ -58,6 +60,11 @@ impl Knowledge for Known<'_> {
             Some(why) => Found::NotKnown(NotKnown(why)),
             None => Found::Missing,
         }
+    }
+
+    fn annotations_of(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
+        let namespace = self.configuration.namespace(namespace)?;
+        Some(namespace.metadata.annotations.clone().unwrap_or_default())
     }
 
     fn sink(&self, sink: &SinkKey) -> Found<()> {
