@@ -214,8 +214,8 @@ fn surroundings(object: &Object, knowledge: &impl Knowledge) -> Result<Surroundi
         }
     });
     let namespaces = needs.namespaces.into_iter().filter_map(|name| {
-        let annotations = knowledge.annotations_of(name.trim())?;
-        Some((name, annotations))
+        let name = name.trim();
+        Some((name.to_owned(), knowledge.annotations_of(name)?))
     });
     let namespaces = namespaces.collect();
     Ok(Surroundings {

@@ -86,6 +86,7 @@ fn a11_blocked_tenants_stop_neither_lease_nor_probes_nor_control_loops() -> Resu
     let places = Workplaces {
         control: place(&control, plane.cluster()),
         tenants: place(&tenants, plane.cluster()),
+        admission: place(&own, plane.cluster()),
     };
     let blocked = Blocked::all_of(&tenants);
     let stop = CancellationToken::new();
