@@ -44,12 +44,20 @@ pub enum ConditionStatus {
 }
 
 macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$word_meta:meta])* $word:ident,)* }) => {
+    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $word:ident,)* }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$word_meta])* $word,)* }
+        pub enum $name { $($(#[doc = $doc])+ $word,)* }
 
         impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$($name::$word),*];
+
+            /// What it means, for people who read about it.
+            pub fn meaning(self) -> &'static str {
+                match self { $($name::$word => concat!($($doc),+).trim_start(),)* }
+            }
+
             /// The word as it appears in `status` and events.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$word => stringify!($word),)* }

@@ -35,7 +35,7 @@ use crate::{
     events::Events,
     keeper::EndedHow,
     lease::Leadership,
-    metrics::Observed,
+    metrics::{Observed, conditions},
     mirrors::Mirrors,
     questions::{Answered, Pace, Questions, Unanswered},
     quotas::Quotas,
@@ -182,6 +182,10 @@ impl Controller {
             observed.keeper.clone(),
         );
         let write_slots = WriteSlots::new(Events::start(client.clone(), &observed.keeper, stop));
+        observed.told_by({
+            let (configuration, slots) = (Arc::clone(&configuration), write_slots.clone());
+            move || conditions::told(&configuration, slots.waiting())
+        });
         let now = Instant::now();
         Self {
             server,

@@ -9,6 +9,7 @@
 //! | [`catalogue`] | every metric with its type, labels and meaning |
 //! | [`admissions`] | what webhooks count |
 //! | [`observed`] | what a scrape may look at, published by the control loop |
+//! | [`conditions`] | what our objects say of themselves |
 //! | [`exports`] | what exports and probes count |
 //! | [`passes`] | what the control loop of the collection counts |
 //! | [`reconciles`] | what the other control loops count |
@@ -17,6 +18,7 @@
 
 pub mod admissions;
 pub mod catalogue;
+pub mod conditions;
 pub mod exports;
 pub mod observed;
 mod page;
@@ -89,6 +91,7 @@ impl Collector for Collection {
         self.references(&mut page);
         self.observed.exports.write(&mut page);
         self.observed.admissions.write(&mut page);
+        conditions::write(self.observed.told(), &mut page);
         self.series
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -125,9 +128,8 @@ impl Collection {
                 if class == ErrorClass::Terminal {
                     count += self.observed.tally.extraction_failures(owner);
                 }
-                if count > 0 {
-                    errors.counter(&[kind(owner), class.as_str()], count);
-                }
+                // Also 0: what is not there before it happens cannot be seen to grow.
+                errors.counter(&[kind(owner), class.as_str()], count);
             }
         }
         self.observed.exports.errors(errors);

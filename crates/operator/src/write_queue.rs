@@ -18,7 +18,10 @@ use std::{
     fmt::Display,
     future::{Future, pending},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use tokio::{
@@ -39,17 +42,47 @@ const PARALLEL: usize = 8;
 /// What all writers of a process share: the right to write, a few times at once, and the one who
 /// tells of events.
 #[derive(Debug, Clone)]
-pub struct WriteSlots(Arc<Semaphore>, Events);
+pub struct WriteSlots {
+    places: Arc<Semaphore>,
+    events: Events,
+    /// How many writes have not begun.
+    waiting: Arc<AtomicU64>,
+}
 
 impl WriteSlots {
     /// The slots of a process that tells of its events here.
     pub fn new(events: Events) -> Self {
-        Self(Arc::new(Semaphore::new(PARALLEL)), events)
+        Self {
+            places: Arc::new(Semaphore::new(PARALLEL)),
+            events,
+            waiting: Arc::default(),
+        }
     }
 
     /// Where events are told.
     pub fn events(&self) -> &Events {
-        &self.1
+        &self.events
+    }
+
+    /// How many writes have not begun, whoever asked for them.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts for as long as it lives.
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    fn new(number: &Arc<AtomicU64>) -> Self {
+        number.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(number))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -68,6 +101,7 @@ struct Waiting<T> {
     /// Its place in the queue: the one whose object was asked for first is first.
     place: u64,
     write: Write<T>,
+    _counted: Counted,
 }
 
 /// A write that has begun.
@@ -131,6 +165,7 @@ impl<K: Clone + Ord + Display, T: Send + 'static> WriteQueue<K, T> {
             version,
             place,
             write,
+            _counted: Counted::new(&self.slots.waiting),
         };
         self.waiting.insert(key, waiting);
         self.begin_what_may();
@@ -168,7 +203,7 @@ impl<K: Clone + Ord + Display, T: Send + 'static> WriteQueue<K, T> {
             self.begin_what_may();
             let now = Instant::now();
             let due = self.first_due(now).map(|(at, _)| at);
-            let slots = Arc::clone(&self.slots.0);
+            let slots = Arc::clone(&self.slots.places);
             let slot = async move {
                 match due {
                     // Others have all of them. What is handed over is used, not tried for again:
@@ -255,10 +290,10 @@ impl<K: Clone + Ord + Display, T: Send + 'static> WriteQueue<K, T> {
     /// Begins the writes whose time has come, while there are slots.
     fn begin_what_may(&mut self) {
         let now = Instant::now();
-        while self.slots.0.available_permits() > 0
+        while self.slots.places.available_permits() > 0
             && let Some((at, key)) = self.first_due(now)
             && at <= now
-            && let Ok(slot) = Arc::clone(&self.slots.0).try_acquire_owned()
+            && let Ok(slot) = Arc::clone(&self.slots.places).try_acquire_owned()
         {
             self.begin(key, slot);
         }

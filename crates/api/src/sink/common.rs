@@ -35,6 +35,19 @@ pub enum SinkType {
 }
 
 impl SinkType {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Git,
+        Self::Gitlab,
+        Self::S3,
+        Self::Gcs,
+        Self::Postgres,
+        Self::Bigquery,
+        Self::Mongodb,
+        Self::Nats,
+        Self::Kafka,
+    ];
+
     /// The word used in `spec.type`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -367,4 +380,34 @@ pub struct Naming {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096), extend("x-kubernetes-validations" = schema::rules(&[schema::RELATIVE_PATH])))]
     pub template: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use kube::CustomResourceExt as _;
+    use serde_json::Value;
+
+    use super::SinkType;
+    use crate::{KollectDatabaseSink, KollectEventSink, KollectSnapshotSink};
+
+    #[test]
+    fn all_backends_are_those_that_the_schemas_name() {
+        let definitions = [
+            KollectSnapshotSink::crd(),
+            KollectDatabaseSink::crd(),
+            KollectEventSink::crd(),
+        ];
+        let mut named = BTreeSet::new();
+        for definition in definitions {
+            let definition = serde_json::to_value(definition).unwrap();
+            let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let words = &schema["properties"]["spec"]["properties"]["type"]["enum"];
+            let words = words.as_array().unwrap().iter();
+            named.extend(words.filter_map(Value::as_str).map(str::to_owned));
+        }
+        let all: BTreeSet<String> = SinkType::ALL.iter().map(ToString::to_string).collect();
+        assert_eq!(all, named);
+    }
 }

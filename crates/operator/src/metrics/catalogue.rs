@@ -151,6 +151,22 @@ catalogue! {
         "Objects that webhooks judged: allowed, warned (allowed with warnings), denied, malformed, or not_known because scopes could not be read.";
     ADMISSION_DURATION = "kollect_admission_duration_seconds", Histogram, [],
         "Time to read a request of the API server, judge the object and answer.";
+    TARGET_READY = "kollect_target_ready", Gauge, ["target_namespace", "target_name", "profile"],
+        "1 when the status of the target says Ready, 0 when it does not or says nothing; the namespace of a cluster target is empty.";
+    TARGET_DEGRADED = "kollect_target_degraded", Gauge, ["target_namespace", "target_name", "reason"],
+        "1 when the status of the target says Degraded, for this reason; 0 without a reason otherwise.";
+    INVENTORY_SYNCED = "kollect_inventory_synced", Gauge, ["inventory_namespace", "inventory_name"],
+        "1 when the status of the inventory says Synced: every sink holds the current rows; the namespace of a cluster inventory is empty.";
+    INVENTORY_DEGRADED = "kollect_inventory_degraded", Gauge, ["inventory_namespace", "inventory_name", "reason"],
+        "1 when the status of the inventory says Degraded, for this reason; 0 without a reason otherwise.";
+    INVENTORY_SNAPSHOT_ITEMS = "kollect_inventory_snapshot_items", Gauge, ["inventory_namespace", "inventory_name"],
+        "Rows of the inventory, as its status says.";
+    INVENTORY_LAST_EXPORT = "kollect_inventory_last_export_timestamp_seconds", Gauge, ["inventory_namespace", "inventory_name"],
+        "When the inventory was exported last, as its status says; an inventory at rest moves it every quarter of an hour at most.";
+    CONDITIONS_OMITTED = "kollect_conditions_omitted", Gauge, ["kind"],
+        "Objects beyond the first 1000 of a kind, which have no series of their own here; those in trouble come first.";
+    WRITES_WAITING = "kollect_writes_waiting", Gauge, [],
+        "Statuses and finalizers that wait to be written: the queue of the control loops.";
     CUSTOM_SERIES = "kollect_custom_resource_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],
         "Sums over the rows of a target, as its profile defines them, and their number.";
     CUSTOM_LABELED_SERIES = "kollect_custom_resource_labeled_series", Gauge, ["profile", "gvk", "series", "target_namespace", "target_name"],

@@ -18,6 +18,9 @@ use super::{
 };
 use crate::{keeper::Keeper, probes::ProbeObserver};
 
+const KIND: &str = "KollectInventory";
+const CLUSTER_KIND: &str = "KollectClusterInventory";
+
 /// A delivery of this many bytes or more is worth a look.
 const SPILL_WARN: u64 = 1024 * 1024;
 
@@ -124,8 +127,12 @@ impl Exports {
 
     /// Failed deliveries, by kind of inventory.
     pub(super) fn errors(&self, family: &mut Family) {
-        for ((kind, class), count) in &self.counts().failures {
-            family.counter(&[kind, class.as_str()], *count);
+        let counts = self.counts();
+        for kind in [KIND, CLUSTER_KIND] {
+            for class in ErrorClass::ALL {
+                let count = counts.failures.get(&(kind, class)).copied();
+                family.counter(&[kind, class.as_str()], count.unwrap_or(0));
+            }
         }
     }
 
@@ -156,8 +163,12 @@ impl Exports {
             family.counter(&[sink, namespace, outcome.as_str()], *count);
         }
         let family = page.family(&names::SINK_ERRORS);
-        for ((sink, class), count) in &counts.errors {
-            family.counter(&[sink, class.as_str()], *count);
+        // Also those that never happened: what is not there before cannot be seen to grow.
+        for sink in SinkType::ALL.map(SinkType::as_str) {
+            for class in ErrorClass::ALL {
+                let count = counts.errors.get(&(sink, class)).copied();
+                family.counter(&[sink, class.as_str()], count.unwrap_or(0));
+            }
         }
         page.family(&names::EXPORT_SPILL_WARN)
             .counter(&[], counts.spilling);
@@ -165,9 +176,11 @@ impl Exports {
         let family = page.family(&names::EXPORT_DEBOUNCED);
         family.counter(&["KollectInventory"], counts.debounced);
         let family = page.family(&names::CONNECTION_TEST);
-        for ((sink, success), count) in &counts.probes {
-            let result = if *success { "success" } else { "failure" };
-            family.counter(&[sink, result], *count);
+        for sink in SinkType::ALL.map(SinkType::as_str) {
+            for (success, result) in [(true, "success"), (false, "failure")] {
+                let count = counts.probes.get(&(sink, success)).copied();
+                family.counter(&[sink, result], count.unwrap_or(0));
+            }
         }
         page.family(&names::INVENTORY_ITEMS)
             .gauge(&[], counts.items);
@@ -241,7 +254,7 @@ impl ProbeObserver for Exports {
 /// The kind of an inventory.
 fn kind(inventory: &InventoryId) -> &'static str {
     match inventory.scope {
-        InventoryScope::Cluster => "KollectClusterInventory",
-        InventoryScope::Namespace(_) => "KollectInventory",
+        InventoryScope::Cluster => CLUSTER_KIND,
+        InventoryScope::Namespace(_) => KIND,
     }
 }

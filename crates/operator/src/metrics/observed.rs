@@ -3,7 +3,7 @@
 //! The control loop owns the collection. After each pass it publishes what others need; what is
 //! published goes on counting by itself, so a scrape between two passes is up to date.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use kollect_collect::{
     engine::{Engine, Tally, Traffic, WatchState},
@@ -12,7 +12,10 @@ use kollect_collect::{
 };
 use kollect_watch::{Resource, access::Reviewer};
 
-use super::{admissions::Admissions, exports::Exports, passes::Passes, reconciles::Reconciles};
+use super::{
+    admissions::Admissions, conditions::Told, exports::Exports, passes::Passes,
+    reconciles::Reconciles,
+};
 use crate::keeper::Keeper;
 
 /// Shared between the control loop, scrapes and probes.
@@ -34,7 +37,11 @@ pub struct Observed {
     /// Who looks after the tasks.
     pub keeper: Keeper,
     scene: RwLock<Arc<Scene>>,
+    teller: OnceLock<Teller>,
 }
+
+/// Says what our objects say of themselves.
+type Teller = Box<dyn Fn() -> Told + Send + Sync>;
 
 /// The collection after a pass.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +98,18 @@ impl Observed {
             admissions: Admissions::default(),
             keeper,
             scene: RwLock::default(),
+            teller: OnceLock::new(),
         }
+    }
+
+    /// From now on `teller` is asked what our objects say of themselves. Only the first one is.
+    pub fn told_by(&self, teller: impl Fn() -> Told + Send + Sync + 'static) {
+        let _ = self.teller.set(Box::new(teller));
+    }
+
+    /// What our objects say of themselves, if there is somebody to ask.
+    pub fn told(&self) -> Option<Told> {
+        self.teller.get().map(|teller| teller())
     }
 
     /// What was published last.

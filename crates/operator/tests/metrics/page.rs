@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use kollect_api::sink::SinkType;
 use kollect_collect::plan::TargetKey;
+use kollect_operator::metrics::conditions::{Standing, Told};
 use serde_json::json;
 
 use crate::fabricated::Fabricated;
@@ -145,12 +147,24 @@ async fn passes_and_the_beginnings_of_trouble_are_counted() {
             "kollect_reconcile_total{controller=\"kollectclustertarget\",result=\"success\"} 3",
         ]
     );
+    // All of them from the start: an alert sees growth, not the first sample.
+    let errors = all.samples("kollect_reconcile_errors_total");
+    assert_eq!(errors.len(), 12, "{errors:?}");
+    let counted: Vec<&String> = errors.iter().filter(|line| !line.ends_with(" 0")).collect();
     assert_eq!(
-        all.samples("kollect_reconcile_errors_total"),
+        counted,
         [
             "kollect_reconcile_errors_total{kind=\"KollectTarget\",error_class=\"terminal\"} 1",
             "kollect_reconcile_errors_total{kind=\"KollectClusterTarget\",error_class=\"terminal\"} 1",
         ]
+    );
+    assert_eq!(
+        all.samples("kollect_sink_errors_total").len(),
+        SinkType::ALL.len() * 3
+    );
+    assert_eq!(
+        all.samples("kollect_sink_connection_test_total").len(),
+        SinkType::ALL.len() * 2
     );
     let resolved =
         "kollect_static_ref_resolution_total{kind=\"KollectClusterTarget\",ref_type=\"profile\"";
@@ -169,4 +183,81 @@ async fn passes_and_the_beginnings_of_trouble_are_counted() {
             "kollect_watch_interrupted{group=\"\",version=\"v1\",resource=\"configmaps\",class=\"throttled\"} 1"
         ]
     );
+}
+
+#[tokio::test]
+async fn what_objects_say_of_themselves_is_on_the_page() {
+    let all = Fabricated::new(Duration::ZERO);
+    assert!(
+        all.samples("kollect_writes_waiting").is_empty(),
+        "not known"
+    );
+    let standing = |namespace: &str, name: &str| Standing {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        profile: "maps".to_owned(),
+        ready: true,
+        synced: true,
+        items: 3,
+        exported: Some(1_700_000_000),
+        ..Standing::default()
+    };
+    let bad = Standing {
+        ready: false,
+        synced: false,
+        degraded: Some("ProfileNotFound"),
+        exported: Some(-1),
+        ..standing("a", "bad")
+    };
+    let told = Told {
+        targets: vec![standing("", "good"), bad.clone()],
+        inventories: vec![standing("a", "good"), bad],
+        waiting: 7,
+    };
+    all.observed.told_by(move || told.clone());
+    for (metric, expected) in [
+        (
+            "kollect_target_ready",
+            vec![
+                r#"{target_namespace="",target_name="good",profile="maps"} 1"#,
+                r#"{target_namespace="a",target_name="bad",profile="maps"} 0"#,
+            ],
+        ),
+        (
+            "kollect_target_degraded",
+            vec![
+                r#"{target_namespace="",target_name="good",reason=""} 0"#,
+                r#"{target_namespace="a",target_name="bad",reason="ProfileNotFound"} 1"#,
+            ],
+        ),
+        (
+            "kollect_inventory_synced",
+            vec![
+                r#"{inventory_namespace="a",inventory_name="good"} 1"#,
+                r#"{inventory_namespace="a",inventory_name="bad"} 0"#,
+            ],
+        ),
+        (
+            "kollect_inventory_degraded",
+            vec![
+                r#"{inventory_namespace="a",inventory_name="good",reason=""} 0"#,
+                r#"{inventory_namespace="a",inventory_name="bad",reason="ProfileNotFound"} 1"#,
+            ],
+        ),
+        (
+            "kollect_inventory_last_export_timestamp_seconds",
+            vec![r#"{inventory_namespace="a",inventory_name="good"} 1700000000"#],
+        ),
+        (
+            "kollect_conditions_omitted",
+            vec![r#"{kind="target"} 0"#, r#"{kind="inventory"} 0"#],
+        ),
+        ("kollect_writes_waiting", vec![" 7"]),
+    ] {
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|end| format!("{metric}{end}"))
+            .collect();
+        assert_eq!(all.samples(metric), expected);
+    }
 }
