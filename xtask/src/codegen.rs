@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::workspace;
+use crate::{crd_pages, workspace};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.check {
         return check();
     }
-    let drift = drift(&crds_dir(), &crds())?;
+    let drift = everything()?;
     for change in &drift {
         println!("{}", change.describe());
         change.apply()?;
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Fails when a generated file is not current.
 pub(crate) fn check() -> Result<()> {
-    let drift = drift(&crds_dir(), &crds())?;
+    let drift = everything()?;
     if drift.is_empty() {
         return Ok(());
     }
@@ -43,6 +43,14 @@ pub(crate) fn check() -> Result<()> {
         "generated files are not current:\n  {}\nrun `cargo xtask codegen` and commit the result",
         files.join("\n  ")
     )
+}
+
+/// What has to happen so that all generated files are current.
+fn everything() -> Result<Vec<Change>> {
+    let pages = workspace::root().join("docs/crds");
+    let mut changes = drift(&crds_dir(), &crds())?;
+    changes.extend(drift(&pages, &crd_pages::pages())?);
+    Ok(changes)
 }
 
 /// Where the CRDs are kept.

@@ -5,9 +5,12 @@
 
 mod bench;
 mod codegen;
+mod crd_pages;
 mod demo;
+mod image;
 mod licences;
 mod programs;
+mod release;
 mod soak;
 mod step;
 mod test;
@@ -37,6 +40,10 @@ enum Command {
     Bench(bench::Arguments),
     /// Run the hardest tests for longer: hostile neighbours, kills, rest.
     Soak(soak::Arguments),
+    /// Build the container image, without a container engine.
+    Image(image::Arguments),
+    /// Make everything that is released: image, archives, chart, list of components, checksums.
+    Release(release::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +53,8 @@ fn main() -> ExitCode {
         Command::Codegen(arguments) => codegen::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
+        Command::Image(arguments) => image::run(&arguments),
+        Command::Release(arguments) => release::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -22,10 +22,11 @@ use crate::workspace;
 const WORKERS: usize = 2;
 
 /// The programs that take longest begin first, so that none of them is left for the end.
-const SLOW: [&str; 7] = [
+const SLOW: [&str; 8] = [
     "sinks/git",
     "cli/exports",
     "cli/knowledge",
+    "cli/alerts",
     "sinks/kafka",
     "sinks/postgres",
     "watch/watch",
