@@ -12,6 +12,7 @@
 //! | MongoDB, alone or as a replica set | [`Mongo`] | [`MongoUser`](mongo::MongoUser) |
 //! | NATS JetStream | [`Nats`] | subject |
 //! | S3 (SeaweedFS) | [`S3`] | [`Bucket`](s3::Bucket) |
+//! | Prometheus | [`Prometheus`] | server |
 //! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
 //!
 //! A [`Proxy`] in front of any of them is a network that fails on demand; a [`Trouble`] in front
@@ -45,6 +46,7 @@ pub mod cache;
 pub mod cluster;
 pub mod control_plane;
 pub mod debian;
+pub mod definitions;
 pub mod git;
 pub mod go;
 pub mod hostile;
@@ -59,6 +61,7 @@ pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod progress;
+pub mod prometheus;
 pub mod proxy;
 pub mod python;
 pub mod rbac;
@@ -78,6 +81,7 @@ pub use kafka::Kafka;
 pub use mongo::Mongo;
 pub use nats::Nats;
 pub use postgres::Postgres;
+pub use prometheus::Prometheus;
 pub use proxy::Proxy;
 pub use run_dir::RunDir;
 pub use s3::S3;
