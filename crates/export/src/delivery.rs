@@ -134,6 +134,17 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Whether the sink can say that it holds what it was given.
+    pub fn confirms(&self) -> bool {
+        self.sink.confirms()
+    }
+
+    /// How long the sink may be left alone while nothing changes.
+    pub fn longest_silence(&self) -> Option<Duration> {
+        let silence = self.sink.longest_silence();
+        silence.filter(|_| self.sink.confirms())
+    }
+
     /// The sink that may be called.
     pub fn source(&self) -> &Arc<SinkSource> {
         &self.source
@@ -183,6 +194,26 @@ impl Calls {
         let took = begun.elapsed();
         self.observer
             .delivered(&source, &delivery.inventory, took, result.as_ref());
+        result
+    }
+
+    /// Asks whether the backend holds what it was given. No receipt: it does not, or cannot say.
+    pub async fn confirm(
+        &self,
+        turn: Turn,
+        delivery: &Delivery,
+    ) -> Result<Option<Receipt>, SinkError> {
+        let (begun, source) = (Instant::now(), Arc::clone(&turn.source));
+        let sink = Arc::clone(&turn.sink);
+        let result = self.contained(turn, sink.confirm(delivery)).await;
+        let told = match &result {
+            Ok(None) => return result,
+            Ok(Some(receipt)) => Ok(receipt),
+            Err(error) => Err(error),
+        };
+        let took = begun.elapsed();
+        self.observer
+            .delivered(&source, &delivery.inventory, took, told);
         result
     }
 
@@ -248,11 +279,11 @@ impl Calls {
         })
     }
 
-    async fn contained(
+    async fn contained<T>(
         &self,
         turn: Turn,
-        call: impl Future<Output = Result<Receipt, SinkError>>,
-    ) -> Result<Receipt, SinkError> {
+        call: impl Future<Output = Result<T, SinkError>>,
+    ) -> Result<T, SinkError> {
         let call = timeout(self.deadline, AssertUnwindSafe(call).catch_unwind());
         let result = match call.await {
             Ok(Ok(result)) => result,

@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use kollect_api::{SinkKey, inventory::Dedupe};
 use kollect_collect::store::{Revision, RowSelection, Store, Subscription, Taken};
-use kollect_sinks::{Delivery, Demand, Receipt, SinkError, backend};
+use kollect_sinks::{Delivery, DeliveryRows, Demand, Receipt, SinkError, backend};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -95,6 +95,8 @@ enum Ended {
     /// Waiting for a turn to make this attempt.
     Turn(SinkKey, Attempt, Result<Box<Turn>, NoTurn>),
     Delivery(SinkKey, Result<Receipt, SinkError>),
+    /// No receipt: the sink does not hold what it was given, or cannot say.
+    Look(SinkKey, Result<Option<Receipt>, SinkError>),
     Retirement(SinkKey, Result<(), NoTurn>),
     /// A call that panicked where calls do not: around the sink.
     Panic(SinkKey),
@@ -426,6 +428,15 @@ impl Exporter {
         let wall = Timestamp::now();
         let lane = &mut self.lanes[at];
         let source = Arc::clone(turn.source());
+        let rows_version = RowsVersion {
+            selection: self.selection,
+            revision: self.store.revision(&self.order.scope),
+        };
+        lane.silence = turn.longest_silence();
+        if turn.confirms() && lane.is_at_rest(attempt, rows_version) {
+            self.confirm(at, attempt, rows_version, turn);
+            return;
+        }
         let keeps_held = backend::keeps_held(&source.spec);
         if attempt.since.is_none() || source.demand == Demand::Documents {
             lane.subscription.start_over();
@@ -475,6 +486,27 @@ impl Exporter {
         });
     }
 
+    /// Asks a sink whether it still holds what it was given, instead of gathering all rows to see.
+    fn confirm(&mut self, at: usize, attempt: Attempt, rows_version: RowsVersion, turn: Turn) {
+        let (now, wall) = (self.moment(), Timestamp::now());
+        let lane = &mut self.lanes[at];
+        let reopened = self.calls.pool.reopened(&turn.source().uid);
+        lane.begin(attempt, rows_version, reopened, now, wall);
+        let delivery = Delivery {
+            inventory: self.order.inventory.clone(),
+            generation: self.order.generation,
+            at: wall,
+            rows: DeliveryRows::Changes(Arc::default()),
+            documents: lane.order.documents.clone(),
+        };
+        let (calls, key) = (Arc::clone(&self.calls), lane.order.key.clone());
+        self.busy.insert(key.clone());
+        self.spawn(key.clone(), async move {
+            let result = calls.confirm(turn, &delivery).await;
+            Ended::Look(key, result)
+        });
+    }
+
     /// Something has ended.
     fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
         let now = self.moment();
@@ -499,6 +531,22 @@ impl Exporter {
                     }
                 }
                 self.delivered(&key, result, now);
+            }
+            Ok(Ended::Look(key, result)) => {
+                self.busy.remove(&key);
+                match result.transpose() {
+                    Some(result) => {
+                        if let Err(error) = &result {
+                            let inventory = &self.order.inventory;
+                            tracing::warn!(%inventory, sink = %key, %error, "a look failed");
+                        }
+                        self.delivered(&key, result, now);
+                    }
+                    None => {
+                        let lane = self.lanes.iter_mut().find(|lane| lane.order.key == key);
+                        lane.into_iter().for_each(Lane::unconfirmed);
+                    }
+                }
             }
             Ok(Ended::Retirement(key, result)) => {
                 self.busy.remove(&key);

@@ -40,6 +40,8 @@ pub(crate) struct Lane {
     churn: Churn,
     /// The rows that the sink holds, if it is known for certain.
     holds: Option<RowsVersion>,
+    /// How long the sink may be left alone while nothing changes, as it said itself.
+    pub(crate) silence: Option<Duration>,
     /// A delivery is under way that began with this.
     under_way: Option<UnderWay>,
     /// Deliveries that a sink refused because it had lost its place, one after the other.
@@ -87,6 +89,7 @@ impl Lane {
             read_back: None,
             churn: Churn::default(),
             holds: None,
+            silence: None,
             under_way: None,
             lost: 0,
             reopened: 0,
@@ -142,9 +145,22 @@ impl Lane {
         Wanted {
             content: rows_version.content(),
             configuration: self.order.configuration,
-            interval: self.order.interval,
+            interval: self.interval(),
             change_interval: self.order.change_interval,
             open: open && self.resumed && matches!(self.order.source, Source::Ready(_)),
+        }
+    }
+
+    /// The time between two refreshes. A backend that shows when it was last looked after is not
+    /// left alone for longer than it says.
+    fn interval(&self) -> Duration {
+        let interval = self.order.interval;
+        match self.silence {
+            // Not for a delivery: only a sink that knows what it holds can be asked about it.
+            Some(silence) if self.holds.is_some() && (interval.is_zero() || interval > silence) => {
+                silence
+            }
+            _ => interval,
         }
     }
 
@@ -202,6 +218,25 @@ impl Lane {
         if std::mem::replace(&mut self.reopened, reopened) != reopened {
             self.schedule.reopen();
             self.refusal = None;
+        }
+    }
+
+    /// Whether a delivery of all rows would only repeat what the sink was given: nothing has changed
+    /// since, and nobody asked for it.
+    pub(crate) fn is_at_rest(&self, attempt: Attempt, rows_version: RowsVersion) -> bool {
+        attempt.since.is_none()
+            && self.holds == Some(rows_version)
+            && self
+                .schedule
+                .has_accepted(rows_version.content(), attempt.configuration)
+            && self.subscription.backlog() == Some(0)
+    }
+
+    /// The sink does not hold what it was given, or cannot say: it gets all rows, at once.
+    pub(crate) fn unconfirmed(&mut self) {
+        if self.under_way.take().is_some() {
+            self.schedule.lost();
+            self.forget();
         }
     }
 

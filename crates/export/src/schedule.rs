@@ -227,6 +227,16 @@ impl Schedule {
         self.under_way.is_some()
     }
 
+    /// Whether the sink accepted this content with this configuration, in this process.
+    pub fn has_accepted(&self, content: ContentVersion, configuration: Configuration) -> bool {
+        self.failed.is_none()
+            && self.accepted.as_ref().is_some_and(|accepted| {
+                accepted.seen
+                    && accepted.content == content
+                    && accepted.configuration == configuration
+            })
+    }
+
     /// Whether the sink holds what is wanted.
     pub fn is_in_step(&self, wanted: &Wanted) -> bool {
         self.failed.is_none()

@@ -4,6 +4,7 @@
 mod edits;
 mod fairness;
 mod healing;
+mod rest;
 mod stage;
 mod timelines;
 mod trouble;

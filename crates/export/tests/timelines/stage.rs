@@ -73,6 +73,8 @@ pub(crate) enum What {
     All(Vec<String>),
     /// These rows came or changed, those went.
     Changes(Vec<String>, Vec<String>),
+    /// Whether it holds what it was given.
+    Look,
     Retire,
 }
 
@@ -80,6 +82,8 @@ pub(crate) enum What {
 struct Backend {
     mood: Mood,
     demand: Option<Demand>,
+    /// Whether it can say that it holds what it was given, and what it says.
+    confirms: Option<bool>,
 }
 
 /// The world of the sinks.
@@ -95,6 +99,11 @@ pub(crate) struct Backends {
 }
 
 impl Backends {
+    fn confirms(&self, name: &str) -> Option<bool> {
+        let behaviour = self.behaviour.lock().expect("backends");
+        behaviour.get(name)?.confirms
+    }
+
     fn mood(&self, name: &str) -> Mood {
         let behaviour = self.behaviour.lock().expect("backends");
         let backend = behaviour.get(name);
@@ -196,6 +205,20 @@ impl Sink for Recorder {
         let generations = &self.backends.generations;
         generations.lock().expect("generations").push(generation);
         self.answer(what).await
+    }
+
+    fn confirms(&self) -> bool {
+        self.backends.confirms(&self.name).is_some()
+    }
+
+    fn longest_silence(&self) -> Option<Duration> {
+        Some(Duration::from_secs(240))
+    }
+
+    async fn confirm(&self, _: &Delivery) -> Result<Option<Receipt>, SinkError> {
+        let receipt = self.answer(What::Look).await?;
+        let same = self.backends.confirms(&self.name) == Some(true);
+        Ok(same.then_some(receipt))
     }
 
     async fn retire(&self, _: &InventoryId) -> Result<Receipt, SinkError> {
@@ -384,6 +407,12 @@ impl Stage {
     pub(crate) fn mood(&self, sink: &str, mood: Mood) {
         let mut backends = self.backends.behaviour.lock().expect("backends");
         backends.entry(sink.to_owned()).or_default().mood = mood;
+    }
+
+    /// From now on this sink says whether it holds what it was given.
+    pub(crate) fn confirms(&self, sink: &str, same: bool) {
+        let mut backends = self.backends.behaviour.lock().expect("backends");
+        backends.entry(sink.to_owned()).or_default().confirms = Some(same);
     }
 
     /// From now on this sink, which is referred to already, wants all rows every time.
