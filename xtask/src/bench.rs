@@ -36,6 +36,15 @@ enum What {
         #[arg(long, default_value_t = 10)]
         namespaces: usize,
     },
+    /// What an inventory in PostgreSQL costs while nothing changes, at default intervals.
+    Rest {
+        /// How many Deployments.
+        #[arg(long, default_value_t = 100_000)]
+        objects: usize,
+        /// For how many minutes nothing changes.
+        #[arg(long, default_value_t = 10)]
+        minutes: usize,
+    },
     /// Many teams with an inventory and a sink each, all on one database: starts, rest, changes.
     Tenants {
         /// How many teams.
@@ -102,6 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             objects,
             namespaces,
         } => on_servers("export", &[*objects, *namespaces]),
+        What::Rest { objects, minutes } => on_servers("rest", &[*objects, *minutes]),
         What::Tenants {
             teams,
             targets,

@@ -65,11 +65,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let fleet = git.create_repo("fleet")?;
     let platform = ("kollect-system", "fleet-git", &fleet);
     give_credentials(cluster, &database, &git, platform)?;
+    keep_history(cluster)?;
     let nats = Nats::start(&Admission::Passwords)?;
     follow_changes(cluster, &nats)?;
     let operator = operator(&control_plane)?;
     collect(cluster)?;
     deliver(cluster, &database, &repository)?;
+    ask(&database)?;
     show_message(&nats)?;
     roll_up(cluster)?;
 
@@ -204,6 +206,35 @@ fn give_credentials(
     ];
     let patch: &[&str] = &[&patch[..], &["-p", &place]].concat();
     cluster.kubectl(patch).map(|_| ())
+}
+
+/// Lets the team's table have a view with typed columns and a history.
+fn keep_history(cluster: &Cluster) -> Result<()> {
+    let more = r#"{"spec":{"options":{"historyDays":"90"},"postgres":{"history":{"table":"inventory_history"},
+        "views":[{"name":"workloads","target":"deployments",
+        "columns":[{"name":"image"},{"name":"replicas","type":"bigint"}]}]}}}"#;
+    let sink = "kollectdatabasesink/warehouse";
+    cluster.kubectl(&["patch", sink, "-n", "team-a", "--type=merge", "-p", more])?;
+    Ok(())
+}
+
+/// Asks the database what people ask: typed columns, what changed, how it was, how old it is.
+fn ask(database: &Database) -> Result<()> {
+    for question in [
+        "SELECT namespace, name, image, replicas FROM workloads ORDER BY name",
+        "SELECT kind, name, operation, attributes_before->>'image' AS before, attributes->>'image' AS after \
+         FROM kollect_changes WHERE operation = 'update' AND inventory_name = 'team-inventory'",
+        "SELECT payload->>'name' AS name, payload->'attributes'->>'image' AS image \
+         FROM kollect_as_of((SELECT max(valid_from) - interval '1 ms' FROM inventory_history)) \
+         WHERE target_name = 'deployments' ORDER BY 1",
+        "SELECT cluster, inventory_namespace, inventory_name, rows, healthy, now() - seen_at AS silent_for \
+         FROM kollect_inventories ORDER BY 1, 2, 3",
+    ] {
+        let table = database.table(question)?;
+        println!("\n$ psql -c \"{question}\"\n{}", table.trim_end());
+    }
+    say("the same database answers what changed, how it was, and how old it is");
+    Ok(())
 }
 
 /// Lets the team's inventory publish its changes.

@@ -47,6 +47,8 @@ enum Soak {
     Streams,
     Rest,
     Uploads,
+    FleetPostgres,
+    FleetMongodb,
 }
 
 impl Soak {
@@ -59,6 +61,8 @@ impl Soak {
                 "the newest messages are right however often operator and server are killed"
             }
             Self::Rest => "an idle inventory writes nothing for ten minutes",
+            Self::FleetPostgres => "200 clusters on one PostgreSQL table wait for nobody",
+            Self::FleetMongodb => "200 clusters on one MongoDB collection touch nobody's documents",
             Self::Uploads => "uploads killed a hundred times leave nothing half written",
         }
     }
@@ -83,6 +87,8 @@ impl Soak {
                 "kills_leave_the_newest_messages_right",
             ),
             Self::Rest => ("kollect-cli", "exports", "an_idle_inventory_rests"),
+            Self::FleetPostgres => ("kollect-sinks", "postgres", "a_fleet_on_one_table"),
+            Self::FleetMongodb => ("kollect-sinks", "mongo", "a_fleet_on_one_collection"),
             Self::Uploads => (
                 "kollect-sinks",
                 "objects",
@@ -103,6 +109,8 @@ impl Soak {
             .env("KOLLECT_KILLS", arguments.kills.to_string())
             .env("KOLLECT_SERVER_KILLS", arguments.server_kills.to_string())
             .env("KOLLECT_UPLOAD_KILLS", "100")
+            .env("KOLLECT_FLEET_CLUSTERS", "200")
+            .env("KOLLECT_FLEET_ROUNDS", "40")
             .env("KOLLECT_STREAM_KILLS", arguments.stream_kills.to_string());
         Ok(command)
     }

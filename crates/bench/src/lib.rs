@@ -9,6 +9,7 @@ pub mod bar;
 pub mod cluster;
 pub mod load;
 pub mod measure;
+pub mod one_table;
 pub mod process;
 pub mod program;
 pub mod requests;

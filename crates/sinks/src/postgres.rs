@@ -4,7 +4,7 @@
 //! Secret ─> dsn ──┐
 //! spec.tls ───────┴> encryption ─> session ─> crate::pool
 //! spec.postgres ──> names, ddl, settings ─> provision ─┐
-//! Snapshot, Delta ─> keys ─> rows ─────────────────────┴> write (sql) ─> receipt
+//! Snapshot, Delta ─> keys ─> tasks ─> rows ────────────┴> write (sql) ─> receipt
 //! ```
 //!
 //! What holds, whatever happens:
@@ -15,8 +15,10 @@
 //! - Changes are applied only to the table that the last full delivery left. A table that was
 //!   emptied, replaced, restored or failed over is noticed, and a full delivery is asked for. Rows
 //!   edited by hand are not noticed; the next full delivery puts them right.
-//! - A full delivery of rows that this process left there, to a partition that nobody has touched
-//!   since, is one look at it.
+//! - All rows are compared by digests first (`shards`), once this process has delivered them: what
+//!   is there is not sent, and at rest not even gathered.
+//! - A reader can tell "no change" from "nobody is watching": deliveries and looks are on record in a
+//!   table beside the rows, in the same transactions.
 //! - No message contains anything of the connection string.
 //! - Whatever the server sends has a limit in size (`wire`) and in time: a login has
 //!   `connect_timeout`, a probe its own deadline, everything else the caller's.
@@ -33,16 +35,17 @@ mod read;
 mod rows;
 mod session;
 mod settings;
+mod shards;
 mod sql;
 mod stream;
-mod untouched;
+mod tasks;
 mod wire;
 mod write;
 
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -53,38 +56,46 @@ use kollect_api::{
 };
 use kollect_inventory::{Delta, Snapshot};
 use sha2::{Digest, Sha256};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 pub(crate) use self::backend::PostgresBackend;
 pub use self::ddl::expected_ddl;
 use self::{
     dsn::Dsn,
     encryption::{Encryption, Sources},
-    fault::{Fault, Meaning},
+    fault::Fault,
     names::Names,
     provision::{Plan, Ready},
-    rows::Item,
     session::{Connector, Identity, Session},
     settings::Options,
-    sql::{KeyShape, Statements},
-    untouched::{RowNumbers, Untouched},
-    write::{Applied, Whole, Writer},
+    shards::{Digests, Known, RowNumbers},
+    tasks::{Done, Task},
+    write::{Applied, Print},
 };
 use crate::{
     backend::Environment,
     credentials::Materials,
     database::{
         idle_settings,
-        keys::{self, SharedKeys, Survey},
+        keys::{SharedKeys, Survey},
     },
     error::SinkError,
-    pool::{Lease, Member, Registry},
+    pool::{Member, Registry},
     sink::{Delivery, DeliveryRows, Demand, Place, Receipt, Sink},
     tls::{self, Trust},
 };
 
 /// Keys of the Secret that may hold the connection string, in order of preference.
 const DSN_KEYS: [&str; 4] = ["dsn", "url", "connectionString", "DATABASE_URL"];
+
+/// How often it is put on record that somebody looks after the rows, however few change: a little
+/// more often than the five minutes that readers are told.
+const SIGN: Duration = Duration::from_secs(225);
+/// How long nobody may look, so that this happens.
+const SILENCE: Duration = Duration::from_secs(240);
+
+/// How often a history is cut.
+const FORGET: Duration = Duration::from_hours(1);
 
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(15);
@@ -105,6 +116,8 @@ pub struct PostgresSink {
     /// What was left in the table, per inventory. Absent while a delivery is under way and after
     /// one that failed, so that the next one has to be a full one.
     left: Mutex<HashMap<InventoryId, Left>>,
+    /// What is known of shards, whatever failed since.
+    known: Mutex<HashMap<InventoryId, Known>>,
     rows: RowNumbers,
 }
 
@@ -113,28 +126,20 @@ struct Left {
     /// Of the table.
     incarnation: String,
     shared: SharedKeys,
-    /// The rows, and what the partition looks like since; not known after changes.
-    untouched: Option<Untouched>,
+    /// What the partition looks like, if nothing was written since somebody looked.
+    print: Option<Print>,
+    /// Whether the digests that are known are those of the partition as it was left.
+    digested: bool,
+    /// When the history may have something to forget again.
+    forget_at: Instant,
+    /// When it was last put on record that somebody looks after the rows.
+    signed: Instant,
 }
 
-/// What to do with a partition.
-enum Task<'t> {
-    Everything(&'t Snapshot, &'t Survey),
-    /// Whether the partition still looks like this.
-    Look(&'t str),
-    Changes(&'t keys::Work, &'t str),
-    Retire,
-}
-
-/// What was done.
-enum Done {
-    Everything(Whole),
-    Looked {
-        untouched: bool,
-        note: Option<String>,
-    },
-    Changes(Applied),
-    Retired(Receipt),
+impl Left {
+    fn must_sign(&self) -> bool {
+        self.signed.elapsed() >= SIGN
+    }
 }
 
 impl fmt::Debug for PostgresSink {
@@ -185,6 +190,7 @@ impl PostgresSink {
             mode: effective::provisioning_mode(spec.common()),
             cluster: spec.cluster().to_owned(),
             refresh: options.refresh,
+            keeps_history: options.history,
             idle_settings: idle_settings(spec.common(), "postgres"),
             begin: settings::begin(&dsn, &options),
             redaction: dsn.hidden_by(redaction),
@@ -214,73 +220,74 @@ impl PostgresSink {
             pool,
             ready: tokio::sync::Mutex::default(),
             left: Mutex::default(),
+            known: Mutex::default(),
             rows: RowNumbers::default(),
         })
     }
 
-    fn left(&self) -> std::sync::MutexGuard<'_, HashMap<InventoryId, Left>> {
+    fn left(&self) -> MutexGuard<'_, HashMap<InventoryId, Left>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn known(&self) -> MutexGuard<'_, HashMap<InventoryId, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Delivers all rows, as far as they are not known to be there.
     async fn everything(
         &self,
         delivery: &Delivery,
         snapshot: &Snapshot,
     ) -> Result<(Receipt, Left), SinkError> {
+        let inventory = &delivery.inventory;
         let survey = Survey::of(snapshot.rows());
-        let task = Task::Everything(snapshot, &survey);
-        match self
-            .run(&delivery.inventory, delivery.at.into(), &task)
-            .await?
-        {
-            Done::Everything(whole) => {
-                let known = whole.print.filter(|_| self.may_stay(snapshot));
-                let left = Left {
-                    incarnation: whole.incarnation,
-                    shared: survey.shared,
-                    untouched: known.map(|print| Untouched {
-                        content: self.rows.number(snapshot),
-                        print,
-                    }),
-                };
-                Ok((whole.receipt, left))
-            }
-            _ => unreachable!("a task does what it says"),
-        }
-    }
-
-    /// Delivers all rows, unless they are known to be there.
-    async fn refreshed(
-        &self,
-        delivery: &Delivery,
-        snapshot: &Snapshot,
-        left: Option<Left>,
-    ) -> Result<(Receipt, Left), SinkError> {
-        if let Some(left) = left
-            && let Some(known) = &left.untouched
-            && self.may_stay(snapshot)
-            && known.content == self.rows.number(snapshot)
-        {
-            let task = Task::Look(&known.print);
-            let done = self.run(&delivery.inventory, delivery.at.into(), &task);
-            if let Done::Looked {
-                untouched: true,
-                note,
-            } = done.await?
-            {
-                let receipt = Receipt {
-                    note,
-                    ..Receipt::default()
-                };
-                return Ok((receipt, left));
+        // Digests say nothing of rows that are not known, and nothing may stay that is rewritten.
+        let comparable = !self.plan.refresh && snapshot.held().is_empty();
+        let contents = comparable.then(|| self.rows.contents(survey.winners(snapshot.rows())));
+        let known = self.known().get(inventory).cloned();
+        let task = Task::Everything {
+            snapshot,
+            survey: &survey,
+            known: known.as_ref().zip(contents.as_ref()),
+        };
+        let Done::Everything(whole) = self.run(inventory, delivery.at.into(), &task).await? else {
+            unreachable!("a task does what it says");
+        };
+        let mut left = Left {
+            incarnation: whole.incarnation,
+            shared: survey.shared,
+            print: whole.print.filter(|_| comparable),
+            digested: false,
+            forget_at: Instant::now(),
+            signed: Instant::now(),
+        };
+        if let Some(contents) = contents {
+            let digests = match (whole.digests, &left.print) {
+                (Some(digests), _) => Some(digests),
+                (None, Some(print)) => self.digests_of(delivery, print).await,
+                (None, None) => None,
+            };
+            if let Some(digests) = digests {
+                left.digested = true;
+                let known = Known { contents, digests };
+                self.known().insert(inventory.clone(), known);
             }
         }
-        self.everything(delivery, snapshot).await
+        Ok((whole.receipt, left))
     }
 
-    /// Whether rows that are there already may stay as they are.
-    fn may_stay(&self, snapshot: &Snapshot) -> bool {
-        !self.plan.refresh && snapshot.held().is_empty()
+    /// The digests of a partition that was just written, unless somebody else was there since. What
+    /// is in the way is found out by the next delivery; this one has succeeded.
+    async fn digests_of(&self, delivery: &Delivery, print: &Print) -> Option<Digests> {
+        let task = Task::Digest {
+            expected: None,
+            sign: false,
+        };
+        let done = self.run(&delivery.inventory, delivery.at.into(), &task);
+        match done.await {
+            Ok(Done::Digested(Some((now, digests)))) if now == *print => Some(digests),
+            _ => None,
+        }
     }
 
     async fn changes(
@@ -289,17 +296,26 @@ impl PostgresSink {
         delta: &Delta,
         left: &mut Left,
     ) -> Result<Receipt, SinkError> {
-        left.untouched = None;
+        let inventory = &delivery.inventory;
         let work = left.shared.apply(delta);
         if work.writes.is_empty() && work.deletes.is_empty() {
             return Ok(Receipt::default());
         }
+        left.print = None;
         let task = Task::Changes(&work, &left.incarnation);
-        match self
-            .run(&delivery.inventory, delivery.at.into(), &task)
-            .await?
-        {
-            Done::Changes(Applied::Done(receipt)) => Ok(receipt),
+        match self.run(inventory, delivery.at.into(), &task).await? {
+            Done::Changes(Applied::Done(receipt, moved)) => {
+                left.signed = Instant::now();
+                if let (Some(known), Some(moved)) = (self.known().get_mut(inventory), &moved) {
+                    let written = work.writes.iter().map(|write| &write.row);
+                    known.digests.follow(moved);
+                    self.rows
+                        .follow(&mut known.contents, work.replaced.iter(), written);
+                } else {
+                    left.digested = false;
+                }
+                Ok(receipt)
+            }
             Done::Changes(Applied::OtherTable) => Err(SinkError::OutOfStep(format!(
                 "postgres table {} was emptied, replaced or restored, or its server restarted, since the last delivery",
                 self.plan.names.table()
@@ -312,114 +328,56 @@ impl PostgresSink {
         }
     }
 
-    /// Does something with a partition, with what it takes to get there: a connection that lives, a
-    /// table that is ready. Each obstacle is removed once; a second time it is reported. Everything
-    /// may be done twice without harm.
-    async fn run(
-        &self,
-        inventory: &InventoryId,
-        at: SystemTime,
-        task: &Task<'_>,
-    ) -> Result<Done, SinkError> {
-        let mut removed = Vec::new();
-        loop {
-            let mut lease = self.pool.lease(self.connector.open()).await?;
-            let outcome = self.attempt(&mut lease, inventory, at, task).await;
-            let fault = match outcome {
-                Ok(done) => {
-                    lease.give_back();
-                    return Ok(done);
-                }
-                Err(fault) => lease.connection().explained(fault),
-            };
-            let reused = lease.reused;
-            match fault.meaning {
-                Meaning::Disconnected | Meaning::ReadOnly => lease.abandon(),
-                Meaning::MissingTable | Meaning::OtherKey | Meaning::Other => {
-                    let ended = lease.connection().client.batch_execute("ROLLBACK").await;
-                    match ended {
-                        Ok(()) => lease.give_back(),
-                        Err(_) => lease.abandon(),
-                    }
-                }
+    /// Lets the history forget what it has for too long, now and then. Rows do not depend on it.
+    async fn forget(&self, delivery: &Delivery, left: &mut Left) {
+        let Some(kept) = self.plan.keeps_history else {
+            return;
+        };
+        if Instant::now() < left.forget_at {
+            return;
+        }
+        left.forget_at = Instant::now() + FORGET;
+        let at = SystemTime::from(delivery.at);
+        let Some(moment) = at.checked_sub(kept) else {
+            return;
+        };
+        let task = Task::Forget(moment);
+        match self.run(&delivery.inventory, at, &task).await {
+            // There is more, but others wait too.
+            Ok(Done::Forgotten(false)) => left.forget_at = Instant::now(),
+            Ok(_) => {}
+            Err(error) => {
+                let inventory = &delivery.inventory;
+                tracing::warn!(%inventory, %error, "the history is not cut; tried again in an hour");
             }
-            let removable = match fault.meaning {
-                Meaning::Disconnected | Meaning::ReadOnly => reused,
-                Meaning::MissingTable | Meaning::OtherKey => {
-                    *self.ready.lock().await = None;
-                    true
-                }
-                Meaning::Other => false,
-            };
-            if !removable || removed.contains(&fault.meaning) {
-                return Err(fault.error);
-            }
-            removed.push(fault.meaning);
         }
     }
 
-    async fn attempt(
-        &self,
-        lease: &mut Lease<Session>,
-        inventory: &InventoryId,
-        at: SystemTime,
-        task: &Task<'_>,
-    ) -> Result<Done, Fault> {
-        let session = lease.connection();
-        if matches!(task, Task::Retire) && !self.exists(session).await? {
-            return Ok(Done::Retired(Receipt::default()));
+    /// Looks whether the partition is as it was left, without any rows.
+    async fn is_as_left(&self, delivery: &Delivery, left: &mut Left) -> Result<bool, SinkError> {
+        let (inventory, at) = (&delivery.inventory, delivery.at.into());
+        let sign = left.must_sign();
+        if let Some(print) = &left.print {
+            let task = Task::Look { print, sign };
+            if let Done::Looked(true) = self.run(inventory, at, &task).await? {
+                return Ok(true);
+            }
+            left.print = None;
         }
-        let ready = {
-            let mut ready = self.ready.lock().await;
-            match &*ready {
-                Some(ready) => Arc::clone(ready),
-                None => Arc::clone(ready.insert(self.plan.provision(session).await?)),
-            }
+        let known = self.known().get(inventory).cloned();
+        let Some(known) = known.filter(|_| left.digested) else {
+            return Ok(false);
         };
-        let writer = Writer {
-            plan: &self.plan,
-            ready: &ready,
-            namespace: inventory.namespace(),
-            name: &inventory.name,
-            at,
-            held: match task {
-                Task::Everything(snapshot, _) => snapshot.held(),
-                Task::Look(_) | Task::Changes(..) | Task::Retire => &[],
-            },
+        let task = Task::Digest {
+            expected: Some(&known.digests),
+            sign,
         };
-        let note = (!ready.warnings.is_empty()).then(|| ready.warnings.join("; "));
-        Ok(match task {
-            Task::Everything(snapshot, survey) => {
-                let rows = survey.winners(snapshot.rows()).map(Item::of);
-                let count = survey.count(snapshot.rows());
-                let mut whole = writer.everything(session, rows, count).await?;
-                whole.receipt.note = note;
-                Done::Everything(whole)
-            }
-            Task::Look(print) => Done::Looked {
-                untouched: writer.is_untouched(session, print).await?,
-                note,
-            },
-            Task::Changes(work, incarnation) => {
-                Done::Changes(writer.changes(session, work, incarnation).await?)
-            }
-            Task::Retire => Done::Retired(writer.retire(session).await?),
-        })
-    }
-
-    /// Whether the table is there at all.
-    async fn exists(&self, session: &Session) -> Result<bool, Fault> {
-        let stage = "postgres check table";
-        let question = Statements::new(&self.plan.names, KeyShape::WithCluster, false).exists();
-        let client = &session.client;
-        let fault = |error| self.plan.fault(stage, &error);
-        client
-            .batch_execute(&self.plan.begin)
-            .await
-            .map_err(fault)?;
-        let answer = client.query_one(&question, &[]).await.map_err(fault)?;
-        client.batch_execute("COMMIT").await.map_err(fault)?;
-        answer.try_get(0).map_err(fault)
+        let Done::Digested(found) = self.run(inventory, at, &task).await? else {
+            unreachable!("a task does what it says");
+        };
+        let found = found.filter(|(_, digests)| *digests == known.digests);
+        left.print = found.map(|(print, _)| print);
+        Ok(left.print.is_some())
     }
 
     async fn ping(&self) -> Result<(), SinkError> {
@@ -453,8 +411,9 @@ impl Sink for PostgresSink {
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
         let inventory = &delivery.inventory;
         let left = self.left().remove(inventory);
-        let (receipt, left) = match &delivery.rows {
-            DeliveryRows::All(snapshot) => self.refreshed(delivery, snapshot, left).await?,
+        let forget_at = left.as_ref().map(|left| left.forget_at);
+        let (receipt, mut left) = match &delivery.rows {
+            DeliveryRows::All(snapshot) => self.everything(delivery, snapshot).await?,
             DeliveryRows::Changes(delta) => {
                 let mut left = left.ok_or_else(|| {
                     SinkError::OutOfStep(format!(
@@ -464,16 +423,40 @@ impl Sink for PostgresSink {
                 (self.changes(delivery, delta, &mut left).await?, left)
             }
         };
+        left.forget_at = forget_at.unwrap_or(left.forget_at);
+        self.forget(delivery, &mut left).await;
         self.left().insert(inventory.clone(), left);
         Ok(receipt)
     }
 
+    fn confirms(&self) -> bool {
+        !self.plan.refresh
+    }
+
+    fn longest_silence(&self) -> Option<Duration> {
+        // Where every pass rewrites all rows, it is the interval that says how often.
+        self.confirms().then_some(SILENCE)
+    }
+
+    async fn confirm(&self, delivery: &Delivery) -> Result<Option<Receipt>, SinkError> {
+        let inventory = &delivery.inventory;
+        let Some(mut left) = self.left().remove(inventory) else {
+            return Ok(None);
+        };
+        let same = self.is_as_left(delivery, &mut left).await?;
+        if same && left.must_sign() {
+            left.signed = Instant::now();
+        }
+        self.forget(delivery, &mut left).await;
+        self.left().insert(inventory.clone(), left);
+        Ok(same.then(Receipt::default))
+    }
+
     async fn retire(&self, inventory: &InventoryId) -> Result<Receipt, SinkError> {
         self.left().remove(inventory);
-        match self
-            .run(inventory, SystemTime::UNIX_EPOCH, &Task::Retire)
-            .await?
-        {
+        self.known().remove(inventory);
+        let begun = jiff::Timestamp::UNIX_EPOCH.into();
+        match self.run(inventory, begun, &Task::Retire).await? {
             Done::Retired(receipt) => Ok(receipt),
             _ => unreachable!("a task does what it says"),
         }

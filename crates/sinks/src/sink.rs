@@ -10,6 +10,7 @@ use std::{
     fmt,
     num::NonZeroU64,
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -192,6 +193,25 @@ pub trait Sink: Send + Sync + fmt::Debug {
 
     /// Makes the backend hold these rows.
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError>;
+
+    /// Whether this sink can say, without being given any rows, that its backend holds what the last
+    /// delivery left.
+    fn confirms(&self) -> bool {
+        false
+    }
+
+    /// How long it may be left alone at most while nothing changes, if its backend shows when it was
+    /// last looked after. Only for sinks that [confirm](Self::confirms).
+    fn longest_silence(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Looks whether the backend still holds just what the last accepted delivery of this inventory
+    /// left. The delivery says when the look began; its rows are no changes. No receipt means that
+    /// it does not, or that nobody can tell: all rows are to be delivered.
+    async fn confirm(&self, _delivery: &Delivery) -> Result<Option<Receipt>, SinkError> {
+        Ok(None)
+    }
 
     /// Removes what the backend holds of an inventory that is no more, as far as that is the
     /// backend's nature: rows go, documents and histories stay.

@@ -3,6 +3,9 @@
 mod mongo {
     pub(crate) mod connecting;
     pub(crate) mod faults;
+    pub(crate) mod fleet;
+    #[path = "../postgres/fleet_work.rs"]
+    pub(crate) mod fleet_work;
     #[path = "../postgres/items.rs"]
     pub(crate) mod items;
     pub(crate) mod provisioning;

@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | etcd + kube-apiserver + kube-controller-manager | [`ControlPlane`], used through [`Cluster`] | namespace |
 //! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
+//! | PgBouncer in front of it | [`PgBouncer`](pgbouncer::PgBouncer) | itself |
 //! | Kafka | [`Kafka`] | topic |
 //! | MongoDB, alone or as a replica set | [`Mongo`] | [`MongoUser`](mongo::MongoUser) |
 //! | NATS JetStream | [`Nats`] | subject |
@@ -56,6 +57,7 @@ pub mod maven;
 pub mod mongo;
 pub mod names;
 pub mod nats;
+pub mod pgbouncer;
 pub mod pki;
 pub mod ports;
 pub mod postgres;
@@ -68,6 +70,7 @@ pub mod rbac;
 pub mod run_dir;
 pub mod s3;
 pub mod service;
+pub mod small_disk;
 pub mod trouble;
 pub mod usage;
 pub mod wait;

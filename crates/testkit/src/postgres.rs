@@ -3,6 +3,7 @@
 //! One server per test process ([`Postgres::shared`]), one [`Database`] per test. Tests that take
 //! the server away start their own with [`Postgres::start`].
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -46,6 +47,20 @@ pub struct Database {
     client: Client,
 }
 
+/// A server that follows another one and takes no writes.
+pub struct Standby {
+    _server: Service,
+    port: u16,
+    _run: RunDir,
+}
+
+impl Standby {
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
 /// Whether a connection is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tls {
@@ -70,6 +85,15 @@ impl Postgres {
 
     /// Starts a server of its own with settings, such as `("max_connections", "50")`.
     pub fn start_with(settings: &[(&str, &str)]) -> Result<Self> {
+        Self::start_at(None, settings)
+    }
+
+    /// Starts a server of its own whose data is in a new directory below this one.
+    pub fn start_below(directory: &Path, settings: &[(&str, &str)]) -> Result<Self> {
+        Self::start_at(Some(directory), settings)
+    }
+
+    fn start_at(directory: Option<&Path>, settings: &[(&str, &str)]) -> Result<Self> {
         let bin = debian::ensure("postgresql", server_programs)?;
         let run = RunDir::new("postgres")?;
         let me = Account::current()?;
@@ -93,7 +117,7 @@ impl Postgres {
         let cert = run.write_private("server.crt", &identity.cert_pem)?;
         let key = run.write_private("server.key", &identity.key_pem)?;
         let password_file = run.write_private("password", &password)?;
-        let data = run.join("data");
+        let data = directory.unwrap_or(run.path()).join("data");
         std::fs::create_dir(&data)?;
         for path in [&cert, &key, &password_file, &data] {
             user.own(path)?;
@@ -145,6 +169,73 @@ impl Postgres {
             server,
             client,
             ca_pem: authority.pem(),
+            _run: run,
+        })
+    }
+
+    /// Starts a standby that follows this server and can be read, with all of its users.
+    pub fn standby(&self) -> Result<Standby> {
+        let run = RunDir::new("postgres-standby")?;
+        let me = Account::current()?;
+        let user = if me.is_root() {
+            Account::unprivileged(&["postgres"])?
+        } else {
+            me.clone()
+        };
+        let as_user = |program: Program| {
+            if me.is_root() {
+                program.run_as(&user)
+            } else {
+                program
+            }
+        };
+        let data = run.join("data");
+        std::fs::create_dir(&data)?;
+        // The server insists on it, and the copy does not change the directory it finds.
+        std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700))?;
+        let Client {
+            bin,
+            port,
+            password,
+            ..
+        } = &self.client;
+        let passwords = run.write_private(
+            "pgpass",
+            format!("127.0.0.1:{port}:replication:{USER}:{password}\n"),
+        )?;
+        for path in [&data, &passwords] {
+            user.own(path)?;
+        }
+        as_user(Program::new("pg_basebackup", bin.join("pg_basebackup")))
+            .env("PGPASSFILE", &passwords)
+            .flag("pgdata", &data)
+            .flag("host", "127.0.0.1")
+            .flag("port", port.to_string())
+            .flag("username", USER)
+            .flag("checkpoint", "fast")
+            .flag("wal-method", "stream")
+            .arg("--write-recovery-conf")
+            .arg("--no-password")
+            .arg("--no-sync")
+            .run()?;
+        let port = ports::free()?;
+        let server = as_user(Program::new("postgres", bin.join("postgres")))
+            .arg("-D")
+            .arg(&data)
+            .death_signal(Signal::QUIT)
+            .flag("listen_addresses", "127.0.0.1")
+            .flag("port", port.to_string())
+            .flag("unix_socket_directories", "")
+            .flag("hot_standby", "on")
+            .flag("fsync", "off");
+        let probe = Program::new("pg_isready", bin.join("pg_isready"))
+            .flag("host", "127.0.0.1")
+            .flag("port", port.to_string());
+        let server = Service::start(server, run.path(), move || probe.run().map(|_| ()))?
+            .shutdown_signal(Signal::INT);
+        Ok(Standby {
+            _server: server,
+            port,
             _run: run,
         })
     }

@@ -43,6 +43,7 @@ struct Traffic {
     bytes_per_second: Option<u32>,
     connections: HashMap<u64, Connection>,
     opened: u64,
+    carried: u64,
 }
 
 struct Connection {
@@ -142,6 +143,11 @@ impl Proxy {
         self.shared.traffic().bytes_per_second = bytes_per_second.map(|limit| limit.max(1));
     }
 
+    /// How many bytes were carried so far, in both directions.
+    pub fn carried(&self) -> u64 {
+        self.shared.traffic().carried
+    }
+
     /// How many connections are open.
     pub fn connections(&self) -> usize {
         self.shared.traffic().connections.len()
@@ -194,6 +200,7 @@ impl Shared {
                 None => CHUNK,
             };
             let read = from.read(&mut buffer[..piece]).unwrap_or(0);
+            self.traffic().carried += read as u64;
             let Some(pause) = self.pass(number, read) else {
                 return;
             };

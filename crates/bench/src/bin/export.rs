@@ -10,18 +10,13 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
-use kollect_api::crd;
 use kollect_bench::{
     bar,
     cluster::{bare_list, create_namespaces, f64_of, fill, median},
-    load, process,
+    load, one_table, process,
     program::{self, Operator},
 };
-use kollect_testkit::{
-    Cluster, ControlPlane, Postgres,
-    control_plane::Options,
-    postgres::{Database, Tls},
-};
+use kollect_testkit::{ControlPlane, Postgres, control_plane::Options, postgres::Tls};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
@@ -53,7 +48,7 @@ async fn run(objects: usize, namespaces: usize, kollect: &Path) -> Result<ExitCo
     let cluster = plane.cluster();
     let postgres = Postgres::start()?;
     let database = postgres.create_database("bench")?;
-    configure(cluster, &database, namespaces)?;
+    one_table::configure(cluster, &database.url(Tls::Off), namespaces, Some("0s"))?;
     let client = cluster.client(cluster.admin())?;
     fill(&client, objects, namespaces).await?;
     let (table, connection) = tokio_postgres::connect(&database.url(Tls::Off), NoTls).await?;
@@ -65,7 +60,7 @@ async fn run(objects: usize, namespaces: usize, kollect: &Path) -> Result<ExitCo
         table.batch_execute("DROP TABLE IF EXISTS items").await?;
         let started = Instant::now();
         let operator = Operator::start(kollect, cluster, &[])?;
-        wait_for_rows(&table, objects).await?;
+        one_table::wait_for_rows(&table, objects).await?;
         let exported = started.elapsed();
         sleep(Duration::from_secs(3)).await;
         let usage = operator.usage()?;
@@ -136,77 +131,6 @@ fn bars(
             unit: "rows",
         },
     ]
-}
-
-fn configure(cluster: &Cluster, database: &Database, namespaces: usize) -> Result<()> {
-    cluster.define(crd::all_yaml().iter().map(|file| &file.yaml))?;
-    create_namespaces(cluster, namespaces)?;
-    let home = load::namespace(0, namespaces);
-    let ours = |kind: &str, name: &str, spec: serde_json::Value| {
-        json!({
-            "apiVersion": "kollect.dev/v1alpha1", "kind": kind,
-            "metadata": {"name": name, "namespace": home}, "spec": spec,
-        })
-    };
-    let manifests = [
-        load::profile(),
-        load::target(namespaces),
-        json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": "dsn", "namespace": home},
-            "stringData": {"dsn": database.url(Tls::Off)},
-        }),
-        ours(
-            "KollectDatabaseSink",
-            "pg",
-            json!({
-                "type": "postgres", "cluster": "bench",
-                "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
-            }),
-        ),
-        ours(
-            "KollectInventory",
-            "inv",
-            json!({"databaseSinkRefs": [{"name": "pg"}], "exportMinInterval": "0s"}),
-        ),
-    ];
-    for manifest in manifests {
-        cluster.apply(&manifest.to_string())?;
-    }
-    Ok(())
-}
-
-/// All rows arrive in one transaction, so the first time there is any there are all.
-async fn wait_for_rows(table: &tokio_postgres::Client, objects: usize) -> Result<()> {
-    let started = Instant::now();
-    loop {
-        let any = table
-            .query_one("SELECT to_regclass('items') IS NOT NULL", &[])
-            .await?;
-        let rows: i64 = if any.get(0) {
-            let any = "SELECT count(*) FROM (SELECT 1 FROM items LIMIT 1) AS first";
-            table.query_one(any, &[]).await?.get(0)
-        } else {
-            0
-        };
-        if rows > 0 {
-            break;
-        }
-        ensure!(
-            started.elapsed() < Duration::from_mins(10),
-            "no rows after ten minutes"
-        );
-        sleep(Duration::from_millis(10)).await;
-    }
-    let rows: i64 = table
-        .query_one("SELECT count(*) FROM items", &[])
-        .await?
-        .get(0);
-    ensure!(
-        rows == i64::try_from(objects)?,
-        "{rows} rows instead of {objects}"
-    );
-    Ok(())
 }
 
 /// Changes objects one at a time and waits for each row.

@@ -57,6 +57,9 @@ pub(crate) struct Survey {
 pub(crate) struct Work {
     pub(crate) writes: Vec<Write>,
     pub(crate) deletes: Vec<Key>,
+    /// Rows that the table had instead of those, as far as it is known.
+    #[cfg(feature = "postgres")]
+    pub(crate) replaced: Vec<Row>,
 }
 
 /// A row to write.
@@ -151,6 +154,10 @@ impl SharedKeys {
             let new = changes.iter().filter_map(|change| change.after());
             let mut after: Vec<Row> = untouched.chain(new).cloned().collect();
             after.sort_by(|a, b| a.identity().cmp(&b.identity()));
+            #[cfg(feature = "postgres")]
+            if after.last() != before.last() {
+                work.replaced.extend(before.last().cloned());
+            }
             match after.last() {
                 None => work.deletes.push(key),
                 Some(row) => {

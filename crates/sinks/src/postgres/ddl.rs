@@ -4,8 +4,12 @@ use kollect_api::sink::database::{Postgres, PostgresColumnType, PostgresView};
 
 use super::{
     names::Names,
-    sql::{KeyShape, identifier, literal},
+    sql::{INVENTORIES_KEY, KeyShape, identifier, literal},
 };
+
+/// What the function and the view of a history are called, if nothing else in the schema is.
+pub(super) const AS_OF: &str = "kollect_as_of";
+pub(super) const CHANGES: &str = "kollect_changes";
 
 /// What a preview calls a table without a name.
 const PREVIEW_TABLE: &str = "inventory_items";
@@ -17,11 +21,18 @@ pub fn expected_ddl(postgres: &Postgres) -> String {
         PREVIEW_TABLE.clone_into(&mut postgres.table);
     }
     let names = Names::of(&postgres).expect("the table has a name");
-    let views = postgres.views.iter().map(|view| create_view(&names, view));
+    let views = postgres
+        .views
+        .iter()
+        .map(|view| create_view(&names, view, &names.qualified(view.name.trim())));
     [create_table(&names)]
         .into_iter()
         .chain(create_history(&names))
+        .chain(create_history_index(&names))
+        .chain(create_as_of(&names, &names.qualified(AS_OF)))
+        .chain(create_changes(&names, &names.qualified(CHANGES)))
         .chain(views)
+        .chain([create_inventories(&names)])
         .collect::<Vec<_>>()
         .join(";\n")
 }
@@ -42,6 +53,45 @@ pub(super) fn create_table(names: &Names) -> String {
 )",
         names.table(),
         KeyShape::WithCluster.columns().join(", ")
+    )
+}
+
+/// The table that says how old inventories are. One for all tables of the schema, and made by
+/// whoever comes first.
+pub(super) fn create_inventories(names: &Names) -> String {
+    let table = names.inventories();
+    format!(
+        "CREATE TABLE IF NOT EXISTS {table} (
+  table_name TEXT NOT NULL,
+  cluster TEXT NOT NULL,
+  inventory_namespace TEXT NOT NULL,
+  inventory_name TEXT NOT NULL,
+  rows BIGINT NOT NULL,
+  last_export_at TIMESTAMPTZ NOT NULL,
+  last_change_at TIMESTAMPTZ NOT NULL,
+  seen_at TIMESTAMPTZ NOT NULL,
+  lag INTERVAL NOT NULL,
+  healthy BOOLEAN NOT NULL,
+  operator_version TEXT NOT NULL,
+  PRIMARY KEY ({})
+);
+COMMENT ON TABLE {table} IS 'How old the rows of each inventory are: one entry per table, cluster and inventory, written by Kollect with every delivery and at least every five minutes';
+COMMENT ON COLUMN {table}.rows IS 'rows of the inventory in the table';
+COMMENT ON COLUMN {table}.last_export_at IS 'when all rows were last compared or written';
+COMMENT ON COLUMN {table}.last_change_at IS 'when a row last came, changed or went';
+COMMENT ON COLUMN {table}.seen_at IS 'the last sign of life, by the clock of this server; older than ten minutes: nobody is watching';
+COMMENT ON COLUMN {table}.lag IS 'how long the last delivery took, from taking the rows until they were written';
+COMMENT ON COLUMN {table}.healthy IS 'false while some targets of the inventory cannot be read, so that their rows may be old'",
+        INVENTORIES_KEY
+    )
+}
+
+/// A statement that fails if that table is none that can be written.
+pub(super) fn look_at_inventories(names: &Names) -> String {
+    format!(
+        "SELECT {INVENTORIES_KEY}, rows + 1, last_export_at, last_change_at, seen_at, \
+         lag + interval '0', NOT healthy, operator_version FROM {} LIMIT 0",
+        names.inventories()
     )
 }
 
@@ -66,8 +116,68 @@ pub(super) fn create_history(names: &Names) -> Option<String> {
     ))
 }
 
+/// What identifies a row, in the history of its table too.
+const ROW: &str = "inventory_namespace, inventory_name, cluster, target_name, source_uid";
+
+/// Finds entries by their time.
+pub(super) fn create_history_index(names: &Names) -> Option<String> {
+    Some(format!(
+        "CREATE INDEX IF NOT EXISTS {} ON {} (valid_from)",
+        identifier(&names.history_index()?),
+        names.history()?
+    ))
+}
+
+/// The rows as they were at a moment, as a function of it.
+pub(super) fn create_as_of(names: &Names, name: &str) -> Option<String> {
+    let history = names.history()?;
+    Some(format!(
+        "CREATE OR REPLACE FUNCTION {name}(moment TIMESTAMPTZ)
+RETURNS TABLE (inventory_namespace TEXT, inventory_name TEXT, cluster TEXT, target_name TEXT,
+  source_uid TEXT, resource_namespace TEXT, payload JSONB, exported_at TIMESTAMPTZ)
+LANGUAGE sql STABLE AS $kollect$
+SELECT l.inventory_namespace::text, l.inventory_name::text, l.cluster::text, l.target_name::text,
+  l.source_uid::text, l.resource_namespace::text, l.payload, l.valid_from
+FROM (SELECT DISTINCT ON ({ROW}) * FROM {history} AS h WHERE h.valid_from <= moment
+  ORDER BY {ROW}, entry DESC) AS l
+WHERE l.operation <> 'delete'
+$kollect$"
+    ))
+}
+
+/// Every change, with what was there before it and until when it held.
+pub(super) fn create_changes(names: &Names, name: &str) -> Option<String> {
+    let history = names.history()?;
+    let same = "o.inventory_namespace = h.inventory_namespace AND o.inventory_name = h.inventory_name \
+         AND o.cluster = h.cluster AND o.target_name = h.target_name AND o.source_uid = h.source_uid";
+    Some(format!(
+        "CREATE OR REPLACE VIEW {name} AS
+SELECT
+  h.cluster,
+  h.inventory_namespace,
+  h.inventory_name,
+  h.target_name,
+  coalesce(h.payload, before.payload)->>'kind' AS kind,
+  coalesce(h.payload, before.payload)->>'namespace' AS namespace,
+  coalesce(h.payload, before.payload)->>'name' AS name,
+  h.source_uid AS uid,
+  h.operation,
+  h.valid_from,
+  after.valid_from AS valid_to,
+  h.operation = 'delete' AS deleted,
+  before.payload->'attributes' AS attributes_before,
+  h.payload->'attributes' AS attributes,
+  h.entry
+FROM {history} AS h
+LEFT JOIN LATERAL (SELECT o.payload FROM {history} AS o WHERE {same} AND o.entry < h.entry
+  ORDER BY o.entry DESC LIMIT 1) AS before ON TRUE
+LEFT JOIN LATERAL (SELECT o.valid_from FROM {history} AS o WHERE {same} AND o.entry > h.entry
+  ORDER BY o.entry LIMIT 1) AS after ON TRUE"
+    ))
+}
+
 /// One view. The columns that were asked for come last: a view can grow at its end in place.
-pub(super) fn create_view(names: &Names, view: &PostgresView) -> String {
+pub(super) fn create_view(names: &Names, view: &PostgresView, name: &str) -> String {
     let mut columns = String::new();
     for column in &view.columns {
         let attribute = literal(column.attribute.as_deref().unwrap_or(&column.name));
@@ -75,7 +185,7 @@ pub(super) fn create_view(names: &Names, view: &PostgresView) -> String {
         columns += &format!(",\n  {value} AS {}", identifier(column.name.trim()));
     }
     format!(
-        "CREATE OR REPLACE VIEW {} AS
+        "CREATE OR REPLACE VIEW {name} AS
 SELECT
   inventory_namespace,
   inventory_name,
@@ -86,7 +196,6 @@ SELECT
   exported_at{columns}
 FROM {}
 WHERE target_name = {}",
-        names.qualified(view.name.trim()),
         names.table(),
         literal(view.target.trim())
     )

@@ -34,6 +34,8 @@ pub(super) enum Meaning {
     MissingTable,
     /// The unique key is another one than it was.
     OtherKey,
+    /// The role lacks a right, perhaps on something that is not needed.
+    Denied,
     /// Nothing more.
     Other,
 }
@@ -65,16 +67,19 @@ impl Fault {
         let meaning = match *server.code() {
             SqlState::UNDEFINED_TABLE => Meaning::MissingTable,
             SqlState::INVALID_COLUMN_REFERENCE => Meaning::OtherKey,
-            SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::ReadOnly,
+            _ if is_standby(server) => Meaning::ReadOnly,
+            SqlState::INSUFFICIENT_PRIVILEGE => Meaning::Denied,
             SqlState::ADMIN_SHUTDOWN
             | SqlState::CRASH_SHUTDOWN
             | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Meaning::Disconnected,
             _ => Meaning::Other,
         };
-        let error = classed(
-            sqlstate(server),
-            format!("{stage}: {}", sentence(server, redaction)),
-        );
+        let text = format!("{stage}: {}", sentence(server, redaction));
+        let error = match meaning {
+            // The next attempt may find another one, or this one promoted.
+            Meaning::ReadOnly => SinkError::Transient(text),
+            _ => classed(sqlstate(server), text),
+        };
         Self { error, meaning }
     }
 
@@ -99,6 +104,20 @@ fn sqlstate(server: &DbError) -> &str {
     if is_one { code } else { "unknown" }
 }
 
+/// Whether the server takes no writes because it follows another one. Asked to begin a transaction
+/// that writes, it says so in words that depend on its language, under a code for everything that
+/// is not supported; the place in its source does not depend on either.
+fn is_standby(server: &DbError) -> bool {
+    match *server.code() {
+        SqlState::READ_ONLY_SQL_TRANSACTION => true,
+        SqlState::FEATURE_NOT_SUPPORTED => {
+            server.routine() == Some("call_bool_check_hook")
+                || server.message().contains("recovery")
+        }
+        _ => false,
+    }
+}
+
 /// The class of a SQLSTATE.
 fn classed(code: &str, text: String) -> SinkError {
     match code {
@@ -121,6 +140,12 @@ fn classed(code: &str, text: String) -> SinkError {
 /// What the server said, if it can be repeated.
 fn sentence(server: &DbError, redaction: &Redaction) -> String {
     let code = sqlstate(server);
+    if is_standby(server) {
+        return format!(
+            "the server is a read-only standby (SQLSTATE {code}); give the address of the primary, or \
+             those of all servers with target_session_attrs=read-write, in the connection string"
+        );
+    }
     match code.get(..2) {
         Some("22") => format!("the server refuses a value (SQLSTATE {code})"),
         Some("P0") => format!("a trigger or function of the database refuses the change (SQLSTATE {code})"),

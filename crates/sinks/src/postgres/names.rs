@@ -5,6 +5,8 @@ use kollect_api::sink::database::Postgres;
 use super::sql::identifier;
 
 const DEFAULT_SCHEMA: &str = "public";
+/// One for all tables of a schema.
+const INVENTORIES: &str = "kollect_inventories";
 
 /// Schema, table, and the table of the history if there is one. As written, not quoted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +34,36 @@ impl Names {
         self.qualified(&self.table)
     }
 
+    /// The name of the table alone, as written.
+    pub(super) fn own(&self) -> &str {
+        &self.table
+    }
+
+    /// The table that says how old inventories are, quoted, with its schema.
+    pub(super) fn inventories(&self) -> String {
+        self.qualified(INVENTORIES)
+    }
+
     /// The table of the history, quoted, with its schema.
     pub(super) fn history(&self) -> Option<String> {
         self.history.as_deref().map(|name| self.qualified(name))
+    }
+
+    /// The name of the table of the history alone, as written.
+    pub(super) fn history_name(&self) -> Option<&str> {
+        self.history.as_deref()
+    }
+
+    /// The name of the index of the history by time, which is in the schema of its table.
+    pub(super) fn history_index(&self) -> Option<String> {
+        let history = self.history.as_deref()?;
+        Some(format!("{history}_valid_from_idx"))
+    }
+
+    /// A name that follows from that of the history, for what cannot have its usual one.
+    pub(super) fn of_history(&self, what: &str) -> Option<String> {
+        let history = self.history.as_deref()?;
+        Some(self.qualified(&format!("{history}_{what}")))
     }
 
     /// Any name in the same schema, quoted.

@@ -5,10 +5,15 @@
 //! operators may do this at the same time: an advisory lock lets one of them through, and the
 //! others find everything done.
 
-use std::sync::{Arc, atomic::AtomicBool};
+mod objects;
+
+use std::{sync::Arc, time::Duration};
 
 use kollect_api::sink::{common::ProvisioningMode, database::PostgresView};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::{
+    error::SqlState,
+    types::{ToSql, Type},
+};
 
 use super::{
     catalog::Found,
@@ -29,6 +34,8 @@ pub(super) struct Plan {
     pub(super) mode: ProvisioningMode,
     pub(super) cluster: String,
     pub(super) refresh: bool,
+    /// How long entries of the history are kept that were superseded.
+    pub(super) keeps_history: Option<Duration>,
     /// Settings of the spec that mean nothing here, said with every full delivery.
     pub(super) idle_settings: Vec<String>,
     /// Begins a transaction.
@@ -42,8 +49,6 @@ pub(super) struct Ready {
     pub(super) statements: Statements,
     /// What a person should know.
     pub(super) warnings: Vec<String>,
-    /// Whether the server cannot say if anybody has touched a partition.
-    pub(super) printless: AtomicBool,
 }
 
 /// How often the table is looked at again when somebody else is creating it too.
@@ -52,9 +57,6 @@ const LOOKS: usize = 4;
 /// Only briefly in the way of others: the table is usable with its old key too.
 const UPGRADE_LIMITS: &str = "SELECT set_config('lock_timeout', '3s', true), \
      set_config('statement_timeout', '30s', true)";
-
-/// Marks a view as ours; what follows tells one definition from another.
-const VIEW_MARK: &str = "made by Kollect, definition ";
 
 impl Plan {
     /// Makes everything ready.
@@ -75,20 +77,111 @@ impl Plan {
             }
         }
         if self.mode == ProvisioningMode::Ensure {
+            warnings.extend(self.ensure_history_objects(session).await);
             for view in &self.views {
-                if let Err(warning) = self.ensure_view(session, view).await {
-                    warnings.push(warning);
-                }
+                warnings.extend(self.ensure_view(session, view).await);
             }
         }
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
+        let mut statements = Statements::new(&self.names, key, self.refresh);
+        if self.can_digest(session, &statements).await? {
+            statements = statements.with_digests();
+        }
+        if self.has_inventories(session).await? {
+            statements = statements.with_inventories(self.names.inventories());
+        }
         Ok(Arc::new(Ready {
-            statements: Statements::new(&self.names, key, self.refresh),
+            statements,
             warnings,
-            printless: AtomicBool::new(false),
         }))
+    }
+
+    /// Whether the server can say what it holds without showing it: not every one that speaks the
+    /// language has the functions. Asked about a partition that nobody can have.
+    async fn can_digest(&self, session: &Session, statements: &Statements) -> Result<bool, Fault> {
+        let nobody = [
+            (&"" as &(dyn ToSql + Sync), Type::TEXT),
+            (&"", Type::TEXT),
+            (&"", Type::TEXT),
+        ];
+        self.begin(session).await?;
+        let answer = session
+            .client
+            .query_typed_one(&statements.digest(), &nobody)
+            .await;
+        Ok(self.attempted(session, answer).await?.is_some())
+    }
+
+    /// Whether the table is there that says how old inventories are, and may be used. In `ensure`
+    /// mode it is made. Rows are written without it all the same.
+    async fn has_inventories(&self, session: &Session) -> Result<bool, Fault> {
+        let name = self.names.inventories();
+        let usable = format!(
+            "SELECT coalesce(bool_and(has_table_privilege({0}::regclass, needed)), false) \
+             FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed \
+             WHERE to_regclass({0}) IS NOT NULL",
+            literal(&name)
+        );
+        let missing = format!("SELECT to_regclass({}) IS NULL", literal(&name));
+        self.begin(session).await?;
+        let asked = session.client.query_typed_one(&missing, &[]).await;
+        let missing = self.attempted(session, asked).await?;
+        let missing = missing.is_some_and(|row| row.try_get(0).unwrap_or(false));
+        if missing {
+            if self.mode == ProvisioningMode::Existing {
+                return Ok(false);
+            }
+            if let Err(error) = self.create_inventories(session).await {
+                let reason = self.fault("postgres create table", &error).error;
+                self.rollback(session).await?;
+                tracing::info!(
+                    "{name} is not kept, which tells readers how old rows are: {reason}"
+                );
+            }
+        }
+        self.begin(session).await?;
+        let asked = session.client.query_typed_one(&usable, &[]).await;
+        let usable = self.attempted(session, asked).await?;
+        if !usable.is_some_and(|row| row.try_get(0).unwrap_or(false)) {
+            return Ok(false);
+        }
+        self.begin(session).await?;
+        let sample = ddl::look_at_inventories(&self.names);
+        let asked = session.client.query_typed(&sample, &[]).await;
+        Ok(self.attempted(session, asked).await?.is_some())
+    }
+
+    async fn create_inventories(&self, session: &Session) -> Result<(), tokio_postgres::Error> {
+        self.begin_alone(session).await?;
+        let text = ddl::create_inventories(&self.names);
+        session.client.batch_execute(&text).await?;
+        session.client.batch_execute("COMMIT").await
+    }
+
+    async fn begin(&self, session: &Session) -> Result<(), Fault> {
+        let begun = session.client.batch_execute(&self.begin).await;
+        begun.map_err(|error| self.fault("postgres check table", &error))
+    }
+
+    /// Ends the transaction of something that may fail: a server that says no is an answer.
+    async fn attempted<T>(
+        &self,
+        session: &Session,
+        answer: Result<T, tokio_postgres::Error>,
+    ) -> Result<Option<T>, Fault> {
+        match answer {
+            Err(error) if error.as_db_error().is_none() => {
+                Err(self.fault("postgres check table", &error))
+            }
+            Err(_) => self.rollback(session).await.map(|()| None),
+            Ok(answer) => {
+                let ended = session.client.batch_execute("COMMIT").await;
+                ended.map_err(|error| self.fault("postgres check table", &error))?;
+                Ok(Some(answer))
+            }
+        }
     }
 
     /// Looks at the tables and says how rows are found, without creating anything.
@@ -234,81 +327,6 @@ impl Plan {
         client.batch_execute("COMMIT").await?;
         tracing::info!("the primary key of {table} now contains the cluster");
         Ok(true)
-    }
-
-    /// Creates a view or brings it up to date. Views are for readers: what is wrong with one is said
-    /// and does not keep rows from being written.
-    async fn ensure_view(&self, session: &mut Session, view: &PostgresView) -> Result<(), String> {
-        let name = self.names.qualified(view.name.trim());
-        match self.try_view(session, view, &name).await {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                let reason = self.fault("postgres create view", &error).error;
-                // A connection that broke here is found out by the delivery that follows.
-                let _ = self.rollback(session).await;
-                Err(format!(
-                    "view {name} is not as spec.postgres.views asks: {reason}"
-                ))
-            }
-        }
-    }
-
-    async fn try_view(
-        &self,
-        session: &Session,
-        view: &PostgresView,
-        name: &str,
-    ) -> Result<Result<(), String>, tokio_postgres::Error> {
-        let client = &session.client;
-        let definition = ddl::create_view(&self.names, view);
-        let mark = format!("{VIEW_MARK}{:016x}", lock_key(&["view", &definition]));
-        self.begin_alone(session).await?;
-        let found = client
-            .query_opt(
-                "SELECT relkind = 'v', coalesce(obj_description(oid, 'pg_class'), '') \
-                 FROM pg_class WHERE oid = to_regclass($1)",
-                &[&name],
-            )
-            .await?;
-        let comment = match found {
-            Some(row) => {
-                let (is_view, comment): (bool, String) = (row.try_get(0)?, row.try_get(1)?);
-                if !is_view || !comment.starts_with(VIEW_MARK) {
-                    client.batch_execute("ROLLBACK").await?;
-                    return Ok(Err(format!(
-                        "{name} exists and was not made by Kollect; it is left alone, choose another name in spec.postgres.views"
-                    )));
-                }
-                comment
-            }
-            None => String::new(),
-        };
-        if comment == mark {
-            client.batch_execute("COMMIT").await?;
-            return Ok(Ok(()));
-        }
-        client.batch_execute("SAVEPOINT replace").await?;
-        let mut outcome = Ok(());
-        if let Err(error) = client.batch_execute(&definition).await {
-            if error.code() != Some(&SqlState::INVALID_TABLE_DEFINITION) {
-                return Err(error);
-            }
-            // A view can grow at its end in place; any other change needs a new one.
-            client
-                .batch_execute(&format!("ROLLBACK TO SAVEPOINT replace; DROP VIEW {name}"))
-                .await?;
-            client.batch_execute(&definition).await?;
-            outcome = Err(format!(
-                "view {name} was made anew because its columns changed; grant access to it again"
-            ));
-        }
-        client
-            .batch_execute(&format!(
-                "COMMENT ON VIEW {name} IS {}; COMMIT",
-                literal(&mark)
-            ))
-            .await?;
-        Ok(outcome)
     }
 
     /// Begins a transaction that only one operator at a time has open for this table.

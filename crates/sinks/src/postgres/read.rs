@@ -4,7 +4,7 @@ use std::{pin::pin, time::SystemTime};
 
 use futures::TryStreamExt as _;
 use jiff::Timestamp;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::{PostgresSink, fault::Fault};
 use crate::error::SinkError;
@@ -33,13 +33,15 @@ impl PostgresSink {
             }
         };
         let at = as_of.map(SystemTime::from);
-        let parameters: Vec<&(dyn ToSql + Sync)> =
-            at.iter().map(|at| at as &(dyn ToSql + Sync)).collect();
+        let parameters: Vec<(&(dyn ToSql + Sync), Type)> = at
+            .iter()
+            .map(|at| (at as &(dyn ToSql + Sync), Type::TIMESTAMPTZ))
+            .collect();
         let mut lease = self.pool.lease(self.connector.open()).await?;
         let session = lease.connection();
         let fault =
             |error: tokio_postgres::Error| Fault::at("read", &error, &self.plan.redaction).error;
-        let rows = session.client.query_raw(&text, parameters);
+        let rows = session.client.query_typed_raw(&text, parameters);
         let mut rows = pin!(rows.await.map_err(fault)?);
         let mut count = 0;
         while let Some(row) = rows.try_next().await.map_err(fault)? {

@@ -7,7 +7,11 @@ use tokio::{
     task::AbortHandle,
     time::{Duration, Instant, timeout},
 };
-use tokio_postgres::{CancelToken, Client, Config, Statement, tls::MakeTlsConnect};
+use tokio_postgres::{
+    CancelToken, Client, Config, Row, SimpleQueryMessage, Statement,
+    tls::MakeTlsConnect,
+    types::{ToSql, Type},
+};
 
 use super::{
     dsn::{Attributes, Dsn, Host},
@@ -58,11 +62,26 @@ impl PartialEq for Identity {
     }
 }
 
+/// A statement that can be sent.
+pub(super) enum Question {
+    /// The server knows it.
+    Prepared(Statement),
+    /// It is sent with its text each time.
+    Text(String),
+}
+
+/// A value with the type of its parameter.
+pub(super) type Parameter<'p> = (&'p (dyn ToSql + Sync), Type);
+
 /// A connection. Dropping it closes the socket.
 pub(super) struct Session {
     pub(super) client: Client,
     opened: Instant,
     statements: HashMap<String, Statement>,
+    /// Whether each transaction may meet another process of the server, because a pooler such as
+    /// PgBouncer stands in between. Nothing is left in such a session: what it is called there may
+    /// be something else's name. Not known before the first transaction.
+    pooled: Option<bool>,
     driver: AbortHandle,
     verdict: Verdict,
     /// How it was reached, to reach the same server again.
@@ -109,25 +128,79 @@ impl Session {
         }
     }
 
-    /// Whether a statement is prepared already.
-    pub(super) fn knows(&self, text: &str) -> bool {
-        self.statements.contains_key(text)
+    /// Statements of this connection, ready to be sent, in a transaction of their own the first
+    /// time: the role that may see the table is set for transactions only.
+    pub(super) async fn questions<const N: usize>(
+        &mut self,
+        begin: &str,
+        texts: [&str; N],
+    ) -> Result<[Question; N], tokio_postgres::Error> {
+        let known = |text: &&str| self.pooled.is_some() && self.statements.contains_key(*text);
+        if self.pooled != Some(true) && !texts.iter().all(known) {
+            let begun = self
+                .client
+                .simple_query(&format!("{begin}; SELECT pg_backend_pid()"))
+                .await?;
+            if self.pooled.is_none() {
+                self.pooled = Some(self.meets_others(&begun));
+            }
+            if self.pooled == Some(false) {
+                for text in texts {
+                    self.prepare(text).await?;
+                }
+            }
+            self.client.batch_execute("COMMIT").await?;
+        }
+        Ok(texts.map(|text| self.question(text)))
     }
 
-    /// A statement, prepared once per connection.
-    pub(super) async fn prepared(
-        &mut self,
-        text: &str,
-    ) -> Result<Statement, tokio_postgres::Error> {
-        if let Some(statement) = self.statements.get(text) {
-            return Ok(statement.clone());
+    fn question(&self, text: &str) -> Question {
+        match self.statements.get(text) {
+            Some(statement) => Question::Prepared(statement.clone()),
+            None => Question::Text(text.to_owned()),
+        }
+    }
+
+    /// Whether the process that answers is another one than the one that was introduced. Poolers
+    /// introduce themselves.
+    fn meets_others(&self, answer: &[SimpleQueryMessage]) -> bool {
+        let answers = answer.iter().rev().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten()?.parse::<i32>().ok(),
+            _ => None,
+        });
+        match (self.verdict.process(), answers) {
+            (Some(introduced), Some(answers)) => introduced != answers,
+            _ => false,
+        }
+    }
+
+    /// Asks and takes the one row of the answer. Sent when first polled, so that several can be
+    /// under way at once.
+    pub(super) async fn one(
+        &self,
+        question: &Question,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Row, tokio_postgres::Error> {
+        match question {
+            Question::Prepared(statement) => {
+                let values: Vec<_> = parameters.iter().map(|(value, _)| *value).collect();
+                self.client.query_one(statement, &values).await
+            }
+            Question::Text(text) => self.client.query_typed_one(text, parameters).await,
+        }
+    }
+
+    /// Prepares a statement, once per connection.
+    async fn prepare(&mut self, text: &str) -> Result<(), tokio_postgres::Error> {
+        if self.statements.contains_key(text) {
+            return Ok(());
         }
         let statement = self.client.prepare(text).await?;
         if self.statements.len() >= STATEMENTS {
             self.statements.clear();
         }
-        self.statements.insert(text.to_owned(), statement.clone());
-        Ok(statement)
+        self.statements.insert(text.to_owned(), statement);
+        Ok(())
     }
 }
 
@@ -195,6 +268,7 @@ impl Connector {
             client,
             opened: Instant::now(),
             statements: HashMap::new(),
+            pooled: None,
             driver: task.abort_handle(),
             verdict,
             host: host.clone(),
@@ -216,7 +290,12 @@ impl Connector {
             Attributes::ReadWrite => "SELECT current_setting('transaction_read_only') = 'off'",
             Attributes::Primary => "SELECT NOT pg_is_in_recovery()",
         };
-        session.client.query_one(question, &[]).await?.try_get(0)
+        // Without a statement that would stay: a pooler may ask another server the next time.
+        session
+            .client
+            .query_typed_one(question, &[])
+            .await?
+            .try_get(0)
     }
 
     fn config(&self, attempt: Attempt) -> Config {

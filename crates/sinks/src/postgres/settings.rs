@@ -1,6 +1,6 @@
 //! What `spec.options` and the connection string set for every transaction.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{dsn::Dsn, sql::literal};
 use crate::error::SinkError;
@@ -21,6 +21,11 @@ const PARAMETERS: [&str; 8] = [
 /// Rewrite every row in every full pass.
 const REFRESH: &str = "refreshExportedAt";
 
+/// How many days of the history are kept.
+const HISTORY_DAYS: &str = "historyDays";
+/// A hundred years.
+const MOST_DAYS: u32 = 36_525;
+
 /// Ends a statement before the caller gives up on the delivery, which it does after two minutes.
 const STATEMENT_TIMEOUT: &str = "110s";
 /// Ends a transaction whose client is gone without a word, and with it the lock on the partition.
@@ -35,6 +40,8 @@ pub(super) struct Options {
     parameters: BTreeMap<String, String>,
     /// Every full pass writes `exported_at` of every row.
     pub(super) refresh: bool,
+    /// How long entries of the history are kept that were superseded; for ever if not given.
+    pub(super) history: Option<Duration>,
 }
 
 impl Options {
@@ -51,11 +58,20 @@ impl Options {
                         )));
                     }
                 };
+            } else if key == HISTORY_DAYS {
+                let days = value.trim().parse().ok();
+                let days = days.filter(|days| (1..=MOST_DAYS).contains(days));
+                let days = days.ok_or_else(|| {
+                    SinkError::terminal(format!(
+                        "spec.options[{HISTORY_DAYS}] must be a number of days, from 1 to {MOST_DAYS}"
+                    ))
+                })?;
+                result.history = Some(Duration::from_hours(24 * u64::from(days)));
             } else if PARAMETERS.contains(&&**key) {
                 result.parameters.insert(key.clone(), value.clone());
             } else {
                 return Err(SinkError::terminal(format!(
-                    "spec.options[{key}] is not known to postgres sinks; known are {REFRESH}, {}; \
+                    "spec.options[{key}] is not known to postgres sinks; known are {REFRESH}, {HISTORY_DAYS}, {}; \
                      other session parameters go into the connection string",
                     PARAMETERS.join(", ")
                 )));
@@ -147,8 +163,14 @@ mod tests {
     #[test]
     fn unknown_options_are_refused_by_name() {
         assert!(options(&[("refreshExportedAt", "true")]).unwrap().refresh);
+        let history = options(&[("historyDays", " 30 ")]).unwrap().history;
+        assert_eq!(history, Some(Duration::from_hours(720)));
         for (key, value, says) in [
             ("refreshExportedAt", "yes", "must be"),
+            ("historyDays", "0", "must be a number of days"),
+            ("historyDays", "-1", "must be a number of days"),
+            ("historyDays", "1.5", "must be a number of days"),
+            ("historyDays", "99999999999", "must be a number of days"),
             ("search_path", "x", "spec.options[search_path] is not known"),
             (
                 "Statement_Timeout",

@@ -8,6 +8,10 @@
 //! alone; a plain `ON CONFLICT DO UPDATE` would lock each of them, which writes to every page of
 //! the table.
 
+mod digest;
+mod inventories;
+
+pub(super) use self::inventories::KEY as INVENTORIES_KEY;
 use super::names::Names;
 
 /// Creates the table that COPY fills. A row without payload is one to delete.
@@ -78,6 +82,12 @@ pub(super) struct Statements {
     conflict: String,
     /// Rewrite rows that are the same, so that `exported_at` is the time of the last full pass.
     refresh: bool,
+    /// Whether the server can say what it holds without showing it.
+    digests: bool,
+    /// The table that says how old inventories are, if there is one.
+    inventories: Option<String>,
+    /// The name of the table in that one.
+    name: String,
 }
 
 /// The condition for the rows of the partition, `$1` to `$3`.
@@ -100,7 +110,36 @@ impl Statements {
             history: names.history(),
             conflict: key.columns().join(", "),
             refresh,
+            digests: false,
+            inventories: None,
+            name: literal(names.own()),
         }
+    }
+
+    /// The same for a server that can say what it holds without showing it.
+    pub(super) fn with_digests(self) -> Self {
+        Self {
+            digests: true,
+            ..self
+        }
+    }
+
+    /// The same with a table that says how old inventories are.
+    pub(super) fn with_inventories(self, table: String) -> Self {
+        Self {
+            inventories: Some(table),
+            ..self
+        }
+    }
+
+    /// Whether the server can say what it holds without showing it.
+    pub(super) fn has_digests(&self) -> bool {
+        self.digests
+    }
+
+    /// Whether it is on record how old inventories are.
+    pub(super) fn has_inventories(&self) -> bool {
+        self.inventories.is_some()
     }
 
     /// Whether statements log what they change, and so need the time of the delivery.
@@ -124,19 +163,6 @@ impl Statements {
     /// The [incarnation](Self::incarnation) of the table.
     pub(super) fn read_incarnation(&self) -> String {
         format!("SELECT {}", self.incarnation())
-    }
-
-    /// What tells whether anybody has touched the partition: the table, and which versions of rows
-    /// it has where. Reads no content, so that it costs little; differs after any write, also after
-    /// one that changed nothing. Not every server that speaks the language has such columns.
-    pub(super) fn print(&self) -> String {
-        format!(
-            "SELECT concat({}, '#', count(*), '/', coalesce(sum(hashtextextended(\
-             concat(t.tableoid, t.ctid, t.xmin), 0)), 0)) FROM {} AS t WHERE {}",
-            self.incarnation(),
-            self.table,
-            partition("t")
-        )
     }
 
     /// Whether the table is there.
@@ -174,18 +200,27 @@ impl Statements {
     }
 
     /// Deletes the rows of the partition that were not given, but for those of held targets, whose
-    /// names are `$4`, and of held pairs of target and namespace, which are `$5` and `$6`. `$7` and
-    /// `$8` are the arrays of target names and uids; with history the time is the last parameter.
+    /// names are `$4`, and of held pairs of target and namespace, which are `$5` and `$6`. From
+    /// arrays, `$7` and `$8` are target names and uids; from the staging table, `$7` are the shards
+    /// that were given, all if it is null. With history the time is the last parameter.
     pub(super) fn prune(&self, source: Source) -> String {
-        let (given, at) = match source {
+        let (given, at, shards) = match source {
             Source::Arrays => (
                 "unnest($7::text[], $8::text[]) AS i(target_name, source_uid)",
                 "$9",
+                String::new(),
             ),
-            Source::Staging => ("pg_temp.kollect_export_staging i", "$7"),
+            Source::Staging => (
+                "pg_temp.kollect_export_staging i",
+                "$8",
+                format!(
+                    "AND ($7::int4[] IS NULL OR {} = ANY($7::int4[])) ",
+                    digest::shard("t")
+                ),
+            ),
         };
         let condition = format!(
-            "AND t.target_name <> ALL($4::text[]) \
+            "{shards}AND t.target_name <> ALL($4::text[]) \
              AND (t.target_name, t.resource_namespace) NOT IN \
              (SELECT target, namespace FROM unnest($5::text[], $6::text[]) AS held(target, namespace)) \
              AND NOT EXISTS (SELECT 1 FROM {given} WHERE {SAME_ROW})"
@@ -213,8 +248,8 @@ impl Statements {
     /// still be; with arrays, `$6` to `$10` are the rows to write and `$11`, `$12` the keys to
     /// delete.
     ///
-    /// Gives whether the table is the one, whether no fresh row met a different one, and the
-    /// numbers of rows written and deleted. Each row is looked up by its key, whatever the planner
+    /// Gives whether the table is the one, whether no fresh row met a different one, the numbers of
+    /// rows written and deleted, and what that does to the digests of shards. Each row is looked up by its key, whatever the planner
     /// believes about sizes: LIMIT keeps the look-up from becoming a join.
     pub(super) fn apply(&self, source: Source) -> String {
         let Self { table, .. } = self;
@@ -242,21 +277,25 @@ impl Statements {
             self.log_deletes("$4::timestamptz"),
         ]
         .concat();
+        let (hashed, shards) = self.moved();
+        let signed = self.sign_changes();
         format!(
             "WITH incoming AS ({incoming}), leaving AS ({leaving}), \
-             compared AS MATERIALIZED (SELECT i.*, old.payload IS NOT NULL AS held, {DIFFERS} AS differs \
-             FROM incoming i LEFT JOIN LATERAL (SELECT t.payload, t.resource_namespace FROM {table} t \
-             WHERE {} AND {SAME_ROW} LIMIT 1) old ON TRUE), \
+             compared AS MATERIALIZED (SELECT i.*, old.payload IS NOT NULL AS held, {DIFFERS} AS differs, \
+             old.hash AS old_hash \
+             FROM incoming i LEFT JOIN LATERAL (SELECT t.payload, t.resource_namespace, {hashed} AS hash \
+             FROM {table} t WHERE {} AND {SAME_ROW} LIMIT 1) old ON TRUE), \
              verdict AS MATERIALIZED (SELECT {} = $5 AS same, \
              NOT EXISTS (SELECT 1 FROM compared WHERE fresh AND held AND differs) AS undisputed), \
              found AS (SELECT place.* FROM leaving i, verdict v, LATERAL \
              (SELECT t.tableoid AS part, t.ctid AS place FROM {table} t WHERE {} AND {SAME_ROW} LIMIT 1) place \
              WHERE v.same AND v.undisputed), \
              gone AS (DELETE FROM {table} t USING found WHERE t.ctid = found.place AND t.tableoid = found.part \
-             RETURNING t.target_name, t.source_uid, t.resource_namespace), \
-             written AS ({written} RETURNING 1){logged} \
+             RETURNING t.target_name, t.source_uid, t.resource_namespace, t.payload), \
+             written AS ({written} RETURNING target_name, source_uid, resource_namespace, payload)\
+             {logged}{signed} \
              SELECT v.same, v.undisputed, (SELECT count(*) FROM written), \
-             (SELECT count(*) FROM gone) FROM verdict v",
+             (SELECT count(*) FROM gone), {shards} FROM verdict v",
             partition("t"),
             self.incarnation(),
             partition("t"),
@@ -288,6 +327,27 @@ impl Statements {
 
     fn log_deletes(&self, at: &str) -> String {
         self.log("gone", &format!("'delete', NULL, {at}"), "g", "FROM gone g")
+    }
+
+    /// Removes entries of the history of the partition that were superseded before `$4`, the oldest
+    /// first and at most `$5`. What was true then stays: the last entry of each row before that
+    /// moment, unless it says that the row is gone. Gives the number of entries removed.
+    pub(super) fn forget(&self) -> Option<String> {
+        let history = self.history.as_deref()?;
+        let same = "n.inventory_namespace = o.inventory_namespace \
+             AND n.inventory_name = o.inventory_name AND n.cluster = o.cluster \
+             AND n.target_name = o.target_name AND n.source_uid = o.source_uid";
+        Some(format!(
+            "WITH old AS MATERIALIZED (SELECT o.target_name, o.source_uid, o.entry FROM {history} o \
+             WHERE {} AND o.valid_from < $4::timestamptz AND (o.operation = 'delete' OR EXISTS \
+             (SELECT 1 FROM {history} n WHERE {same} AND n.entry > o.entry \
+             AND n.valid_from < $4::timestamptz)) ORDER BY o.entry LIMIT $5::int8), \
+             gone AS (DELETE FROM {history} t USING old WHERE {} AND t.target_name = old.target_name \
+             AND t.source_uid = old.source_uid AND t.entry = old.entry RETURNING 1) \
+             SELECT count(*) FROM gone",
+            partition("o"),
+            partition("t"),
+        ))
     }
 
     /// Another part of the statement, which appends to the history.

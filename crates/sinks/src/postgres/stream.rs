@@ -20,11 +20,22 @@ use super::wire::{Breach, Meter};
 /// What the server of a connection did wrong, once it did. The driver tells whoever waits for an
 /// answer only that the connection is closed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Verdict(Arc<OnceLock<Breach>>);
+pub(super) struct Verdict(Arc<Noted>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    breach: OnceLock<Breach>,
+    process: OnceLock<i32>,
+}
 
 impl Verdict {
     pub(super) fn breach(&self) -> Option<Breach> {
-        self.0.get().copied()
+        self.0.breach.get().copied()
+    }
+
+    /// The number of the process that the server said would answer.
+    pub(super) fn process(&self) -> Option<i32> {
+        self.0.process.get().copied()
     }
 }
 
@@ -47,7 +58,7 @@ impl<S> Limited<S> {
 
     fn judged(verdict: &Verdict, judged: Result<(), Breach>) -> io::Result<()> {
         judged.map_err(|breach| {
-            let breach = *verdict.0.get_or_init(|| breach);
+            let breach = *verdict.0.breach.get_or_init(|| breach);
             io::Error::new(io::ErrorKind::InvalidData, breach)
         })
     }
@@ -67,6 +78,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {
         }
         let judged = this.meter.received(&buffer.filled()[before..]);
         let judged = Self::judged(&this.verdict, judged);
+        if let Some(process) = this.meter.process() {
+            this.verdict.0.process.get_or_init(|| process);
+        }
         if judged.is_err() {
             buffer.set_filled(before);
         }

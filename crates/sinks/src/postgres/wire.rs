@@ -65,6 +65,8 @@ pub(super) struct Meter {
     arrived: usize,
     logged_in: bool,
     statements: usize,
+    /// The process that answers, as the server says.
+    process: Option<i32>,
     /// Hashes of the names of parameters.
     parameters: HashSet<u64>,
 }
@@ -149,6 +151,11 @@ impl Meter {
         )
     }
 
+    /// The process that answers, once the server has said so.
+    pub(super) fn process(&self) -> Option<i32> {
+        self.process
+    }
+
     /// Judges bytes that came from the server, before anybody else sees them.
     pub(super) fn received(&mut self, mut bytes: &[u8]) -> Result<(), Breach> {
         match (self.phase, bytes) {
@@ -165,10 +172,12 @@ impl Meter {
         }
         self.arrived = self.arrived.saturating_add(bytes.len());
         let (logged_in, parameters) = (&mut self.logged_in, &mut self.parameters);
+        let process = &mut self.process;
         self.incoming.feed(bytes, judge_header, |tag, body| {
             match tag {
                 b'Z' => *logged_in = true,
                 b'R' => judge_authentication(body)?,
+                b'K' => *process = body.first_chunk().map(|number| i32::from_be_bytes(*number)),
                 b'S' => {
                     let name = body.split(|byte| *byte == 0).next().unwrap_or_default();
                     let mut hasher = DefaultHasher::new();
@@ -206,7 +215,7 @@ fn judge_header(tag: u8, body: usize) -> Result<bool, Breach> {
     if describes && body > DESCRIPTION {
         return Err(Breach::Description);
     }
-    Ok(matches!(tag, b'R' | b'S'))
+    Ok(matches!(tag, b'R' | b'S' | b'K'))
 }
 
 /// Looks for the number of iterations in `r=…,s=…,i=4096`.

@@ -1,6 +1,6 @@
 //! The last look at what a sink says.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -57,6 +57,22 @@ impl Sink for Redacted {
 
     async fn deliver(&self, delivery: &Delivery) -> Result<Receipt, SinkError> {
         self.receipt(self.sink.deliver(delivery).await)
+    }
+
+    fn confirms(&self) -> bool {
+        self.sink.confirms()
+    }
+
+    fn longest_silence(&self) -> Option<Duration> {
+        self.sink.longest_silence()
+    }
+
+    async fn confirm(&self, delivery: &Delivery) -> Result<Option<Receipt>, SinkError> {
+        match self.sink.confirm(delivery).await {
+            Ok(None) => Ok(None),
+            Ok(Some(receipt)) => self.receipt(Ok(receipt)).map(Some),
+            Err(error) => self.receipt(Err(error)).map(Some),
+        }
     }
 
     async fn retire(&self, inventory: &InventoryId) -> Result<Receipt, SinkError> {

@@ -160,15 +160,36 @@ async fn views_follow_the_spec() {
         ["t"]
     );
 
-    let note = deliver(json!([{"name": "image"}]))
-        .await
-        .expect("a warning");
-    assert!(note.contains("grant access to it again"), "{note}");
-    assert_eq!(sql(&database, columns).await, ["image"]);
+    // What others may have built on a view of ours is never broken: another one is made.
+    sql(&database, "CREATE VIEW built AS SELECT replicas FROM web").await;
+    for _ in 0..2 {
+        let note = deliver(json!([{"name": "image"}]))
+            .await
+            .expect("a warning");
+        assert!(note.contains("is view \"public\".\"web_2\""), "{note}");
+    }
+    assert_eq!(sql(&database, columns).await, ["replicas,image"]);
+    let second = columns.replace("'web'", "'web_2'");
+    assert_eq!(sql(&database, &second).await, ["image"]);
+    assert!(
+        deliver(json!([{"name": "image"}, replicas]))
+            .await
+            .is_some()
+    );
+    assert_eq!(
+        sql(&database, &second).await,
+        ["image,replicas"],
+        "it grows"
+    );
+    assert_eq!(
+        deliver(json!([replicas, {"name": "image"}])).await,
+        None,
+        "back"
+    );
 
     sql(
         &database,
-        "DROP VIEW web; CREATE VIEW web AS SELECT 1 AS mine",
+        "DROP VIEW built; DROP VIEW web; CREATE VIEW web AS SELECT 1 AS mine",
     )
     .await;
     let note = deliver(json!([replicas])).await.expect("a warning");
@@ -273,7 +294,7 @@ async fn refreshed_times_are_no_history() {
         );
     }
     // The history is lost, not the rows: it begins anew.
-    sql(&database, "DROP TABLE log").await;
+    sql(&database, "DROP TABLE log CASCADE").await;
     everything(&sink, &inventory(), T3, &deployments(51, 1))
         .await
         .expect("delivered");
