@@ -20,6 +20,8 @@ use super::{
 
 /// Shorter ones could not be replaced in time.
 const SHORTEST: Duration = Duration::from_secs(5);
+/// Longer ones outlive whoever looks after them.
+const MOST_DAYS: u64 = 3650;
 
 /// Options of the admission webhooks.
 #[derive(Debug, Args)]
@@ -62,8 +64,8 @@ pub(super) struct Webhooks {
     /// Names and addresses that the operator's own certificate is for, beside those of the Service.
     #[arg(long, value_name = "LIST", default_value = "")]
     webhook_hosts: String,
-    /// How long the operator's own certificate holds; its authority holds four times as long.
-    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = lifetime)]
+    /// How long the operator's own certificate holds, such as 90d or 12h; its authority holds four times as long.
+    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = lifetime)]
     webhook_cert_lifetime: Duration,
     /// Refuse cluster targets and cluster inventories [default: as --tenant-mode].
     #[arg(long, action = ArgAction::Set, value_parser = switch, go_switch())]
@@ -124,9 +126,42 @@ impl Webhooks {
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {
-    let lifetime = duration(text)?;
+    let days = text.strip_suffix('d').map(str::parse::<u64>);
+    let lifetime = match days {
+        Some(Ok(days)) if days <= MOST_DAYS => Duration::from_hours(24 * days),
+        Some(_) => {
+            return Err(format!(
+                "must be a number of days up to {MOST_DAYS}, such as 90d"
+            ));
+        }
+        None => duration(text)?,
+    };
     if lifetime < SHORTEST {
         return Err(format!("must be at least {} s", SHORTEST.as_secs()));
     }
     Ok(lifetime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes_are_days_or_shorter() {
+        for (text, seconds) in [
+            ("90d", Some(90 * 86_400)),
+            ("24h", Some(86_400)),
+            ("5s", Some(5)),
+            ("1s", None),
+            ("0d", None),
+            ("3651d", None),
+            ("-1d", None),
+            ("d", None),
+            ("2160h", None),
+            ("", None),
+        ] {
+            let read = lifetime(text).ok().map(|lifetime| lifetime.as_secs());
+            assert_eq!(read, seconds, "{text:?}");
+        }
+    }
 }

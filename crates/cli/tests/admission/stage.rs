@@ -147,7 +147,12 @@ impl Case {
                 match_expressions: None,
             });
         }
-        cluster().apply(&serde_json::to_string(&all)?)?;
+        // The operator writes the authority too.
+        let flags = ["apply", "--server-side", "--force-conflicts", "-f"];
+        let file = self.directory()?.join("webhooks.json");
+        fs::write(&file, serde_json::to_string(&all)?)?;
+        let file = file.display().to_string();
+        cluster().kubectl(&[&flags[..], &[&file]].concat())?;
         Ok(())
     }
 
@@ -241,11 +246,6 @@ impl Case {
     /// Reads an object.
     pub(crate) fn get(&self, object: &Value) -> Result<Value> {
         self.api.get(&path(object, "GET", false))
-    }
-
-    /// Plain requests as the administrator.
-    pub(crate) fn api(&self) -> &http::Client {
-        &self.api
     }
 
     /// A directory for files of the case.
