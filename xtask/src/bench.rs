@@ -69,6 +69,12 @@ enum What {
         #[arg(long, default_value_t = 100_000)]
         rows: usize,
     },
+    /// Parquet in a bucket of S3: time beside a plain upload, memory, size.
+    Lake {
+        /// How many rows.
+        #[arg(long, default_value_t = 100_000)]
+        rows: usize,
+    },
     /// Reading a large dump on the command line, beside jq.
     Dump {
         /// How many Deployments.
@@ -120,6 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         What::Admission { targets } => on_servers("admission", &[*targets]),
         What::Git { rows } => with_rows("repository", *rows),
         What::Mongodb { rows } => with_rows("documents", *rows),
+        What::Lake { rows } => with_rows("lake", *rows),
         What::Dump { objects } => on_servers("dump", &[*objects]),
     }
 }

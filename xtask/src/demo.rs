@@ -1,6 +1,8 @@
 //! `cargo xtask demo`: a real Kubernetes API that serves Kollect's kinds, to look at and to play
 //! with.
 
+mod lake;
+
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Instant;
@@ -13,12 +15,12 @@ use kollect_testkit::postgres::{Database, Tls};
 use kollect_testkit::process::{Process, Program};
 use kollect_testkit::progress::{human, say};
 use kollect_testkit::wait::eventually;
-use kollect_testkit::{Cluster, ControlPlane, GitServer, Nats, Postgres};
+use kollect_testkit::{Cluster, ControlPlane, GitServer, Nats, Postgres, S3};
 
 use crate::{codegen, workspace};
 
 const INTRODUCTION: &str = "\
-This starts etcd, kube-apiserver, kube-controller-manager, PostgreSQL, NATS and a Git server on loopback, applies
+This starts etcd, kube-apiserver, kube-controller-manager, PostgreSQL, NATS, S3 and a Git server on loopback, applies
 Kollect's kinds and samples and runs the operator. It takes less than a minute; the first time on a machine the servers are
 compiled before, about 7 minutes on two cores.";
 
@@ -68,11 +70,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     keep_history(cluster)?;
     let nats = Nats::start(&Admission::Passwords)?;
     follow_changes(cluster, &nats)?;
+    let store = S3::start()?;
+    let bucket = lake::fill(cluster, &store)?;
     let operator = operator(&control_plane)?;
     collect(cluster)?;
     deliver(cluster, &database, &repository)?;
     ask(&database)?;
     show_message(&nats)?;
+    lake::query(&bucket, "registry.example/api:1.5.0")?;
     roll_up(cluster)?;
 
     if !arguments.once {
@@ -80,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         wait_for_ctrl_c()?;
     }
     drop(operator);
-    drop((postgres, git, nats));
+    drop((postgres, git, nats, store));
     drop(control_plane);
     println!("\nThe servers are stopped and their data is removed.");
     Ok(())

@@ -49,6 +49,7 @@ enum Soak {
     Uploads,
     FleetPostgres,
     FleetMongodb,
+    Churn,
 }
 
 impl Soak {
@@ -64,6 +65,7 @@ impl Soak {
             Self::FleetPostgres => "200 clusters on one PostgreSQL table wait for nobody",
             Self::FleetMongodb => "200 clusters on one MongoDB collection touch nobody's documents",
             Self::Uploads => "uploads killed a hundred times leave nothing half written",
+            Self::Churn => "five minutes of a hundred changes per second are gathered",
         }
     }
 
@@ -94,6 +96,7 @@ impl Soak {
                 "objects",
                 "killed_uploads_leave_nothing_half_written",
             ),
+            Self::Churn => ("kollect-cli", "exports", "churn_is_gathered"),
         };
         let mut args = vec!["test", "--locked", "-p", package, "--test", program];
         if !arguments.debug {
@@ -111,6 +114,7 @@ impl Soak {
             .env("KOLLECT_UPLOAD_KILLS", "100")
             .env("KOLLECT_FLEET_CLUSTERS", "200")
             .env("KOLLECT_FLEET_ROUNDS", "40")
+            .env("KOLLECT_CHURN_SECONDS", "300")
             .env("KOLLECT_STREAM_KILLS", arguments.stream_kills.to_string());
         Ok(command)
     }

@@ -104,7 +104,7 @@ pub fn compression(type_: SinkType, common: &SinkCommon, format: Format) -> Comp
         .is_none_or(|serialization| serialization.compression.is_none());
     let possible = match format {
         _ if type_ == SinkType::Kafka => true,
-        _ if !matches!(type_, SinkType::S3 | SinkType::Gcs) => false,
+        _ if !type_.is_object_store() => false,
         // Readers of Parquet know it, and files are a fraction of the size.
         Format::Parquet if silent => return Compression::Zstd,
         Format::Parquet => true,
@@ -142,10 +142,23 @@ pub fn partitioning(
     let asked = object_store.and_then(|store| store.partitioning);
     let template = non_blank(common.path_template.as_deref()).is_some();
     match format(type_, common, object_store) {
-        _ if !matches!(type_, SinkType::S3 | SinkType::Gcs) => None,
+        _ if !type_.is_object_store() => None,
         Format::Parquet => Some(asked.unwrap_or(Partitioning::Current)),
         _ => asked.filter(|_| !template),
     }
+}
+
+/// The storage account that the host of an endpoint names, as in
+/// `https://<account>.blob.core.windows.net/…`.
+pub fn azure_account(endpoint: &str) -> Option<&str> {
+    let (scheme, rest) = endpoint.trim().split_once("://")?;
+    if !matches!(scheme.to_ascii_lowercase().as_str(), "https" | "http") {
+        return None;
+    }
+    let host = rest.split(['/', ':', '?', '#']).next()?;
+    let (account, service) = host.split_once('.')?;
+    let named = service.to_ascii_lowercase().starts_with("blob.");
+    (named && !account.is_empty()).then_some(account)
 }
 
 /// Which attributes are columns.

@@ -275,6 +275,7 @@ async fn collect(options: &Options) -> Result<Code> {
             local_repositories: true,
             census: std::sync::Arc::default(),
             local_files: true,
+            workload: None,
         },
         per_cluster: names.len() > 1,
         explain: options.explain,

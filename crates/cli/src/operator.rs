@@ -107,6 +107,10 @@ struct Delivering {
     /// Host names that sinks may have although their addresses would be refused.
     #[arg(long, value_name = "LIST", default_value = "")]
     allow_sink_hosts: String,
+    /// Sinks without credentials may use what the operator's own pod or machine is to its cloud: a
+    /// role of AWS, a service account of Google, a managed identity of Azure.
+    #[arg(long, action = ArgAction::Set, default_value_t = false, value_parser = switch, go_switch())]
+    allow_workload_identity: bool,
     /// Git sinks may be directories of this machine (file://).
     #[arg(long)]
     allow_local_repositories: bool,
@@ -287,6 +291,7 @@ fn settings(options: &Options) -> Result<process::OperatorSettings> {
             allow_private: sinks.allow_private_sinks,
             allowed_networks: networks.context("--allow-sink-networks")?,
             allowed_hosts: plan::comma_list(&sinks.allow_sink_hosts),
+            platform: false,
         },
         max_export_bytes: max_export_bytes.unwrap_or(effective::DEFAULT_MAX_EXPORT_BYTES),
         secret_namespaces: plan::comma_list(&sinks.secret_namespaces),
@@ -313,6 +318,7 @@ fn settings(options: &Options) -> Result<process::OperatorSettings> {
         export_deadline: sinks.export_timeout,
         parallel_exports: sinks.parallel_exports,
         work_dir,
+        workload_identity: sinks.allow_workload_identity,
         listeners: options.listeners.settings(),
         webhooks: options.webhooks.settings(options.election.namespace()),
     })

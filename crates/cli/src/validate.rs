@@ -94,6 +94,7 @@ impl Permissions {
             allow_private: self.private,
             allowed_networks: self.networks.clone(),
             allowed_hosts: self.hosts.clone(),
+            platform: false,
         }
     }
 

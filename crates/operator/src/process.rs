@@ -8,7 +8,12 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use kollect_api::rules;
 use kollect_collect::store::Store;
 use kollect_export::{Calls, Permits, Pool};
-use kollect_sinks::{backend::Environment, dial::Dialer, git};
+use kollect_sinks::{
+    backend::Environment,
+    dial::Dialer,
+    git,
+    identity::workload::{Surroundings, Workload},
+};
 use kube::Client;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -46,6 +51,8 @@ pub struct OperatorSettings {
     pub parallel_exports: usize,
     /// Where sinks may keep files between deliveries.
     pub work_dir: PathBuf,
+    /// Whether sinks without credentials may use what this process is to its cloud.
+    pub workload_identity: bool,
     /// Probes and metrics.
     pub listeners: ListenerSettings,
     /// Admission.
@@ -61,8 +68,24 @@ impl Default for OperatorSettings {
             export_deadline: Duration::from_mins(2),
             parallel_exports: 16,
             work_dir: git::default_root(|name| std::env::var_os(name)),
+            workload_identity: false,
             listeners: ListenerSettings::default(),
             webhooks: WebhookSettings::default(),
+        }
+    }
+}
+
+/// Who this process is to its cloud, where sinks may use it.
+fn workload(settings: &OperatorSettings) -> Option<Arc<Workload>> {
+    if !settings.workload_identity {
+        return None;
+    }
+    let surroundings = Surroundings::of_process(settings.rules.addresses.clone());
+    match Workload::new(surroundings) {
+        Ok(workload) => Some(Arc::new(workload)),
+        Err(error) => {
+            tracing::error!(%error, "the operator's own identity cannot be used by sinks");
+            None
         }
     }
 }
@@ -107,6 +130,7 @@ impl Operator {
             local_repositories: settings.rules.local_repositories,
             census: Arc::default(),
             local_files: false,
+            workload: workload(&settings),
         };
         let calls = Arc::new(Calls {
             pool: Pool::new(environment),

@@ -24,6 +24,7 @@ use crate::{
     credentials::Materials,
     dial::Dialer,
     error::SinkError,
+    identity::workload::Workload,
     layout,
     redact::Redacted,
     share::Shares,
@@ -122,6 +123,8 @@ pub struct Environment {
     /// Whether connection strings may name files of this machine, such as certificates. For a
     /// person's own machine; in an operator's pod they would be the operator's files.
     pub local_files: bool,
+    /// Who this process is to its cloud, where sinks without credentials may use that.
+    pub workload: Option<Arc<Workload>>,
 }
 
 /// The backend of a type, if this program has it.
@@ -153,13 +156,16 @@ pub async fn open(seed: SinkSeed, environment: &Environment) -> Result<Arc<dyn S
             .check_endpoint(sink_type, endpoint, local)
             .map_err(|error| error.at("spec.endpoint"))?;
     }
-    let Some(backend) = backend(sink_type) else {
-        return Err(SinkError::terminal(format!(
-            "sink type {:?} is not built into this program",
-            sink_type.as_str()
-        )));
-    };
+    let backend = backend(sink_type).ok_or_else(|| not_built_in(sink_type))?;
     open_within(OPENING, backend, seed, environment).await
+}
+
+/// Each backend can be left out of a program.
+fn not_built_in(sink_type: SinkType) -> SinkError {
+    let word = sink_type.as_str();
+    SinkError::terminal(format!(
+        "sink type {word:?} is not built into this program"
+    ))
 }
 
 async fn open_within(
@@ -240,6 +246,7 @@ mod tests {
             local_repositories: false,
             census: Arc::default(),
             local_files: false,
+            workload: None,
         }
     }
 
@@ -271,12 +278,13 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_backend_that_is_not_built_in_says_so() {
-        let seed = seed(serde_json::json!({"type": "gcs", "endpoint": "gs://bucket"}));
-        let error = open(seed, &environment()).await.unwrap_err();
+    #[test]
+    fn a_backend_that_is_not_built_in_says_so() {
         let expected = "sink type \"gcs\" is not built into this program";
-        assert_eq!(error, SinkError::terminal(expected));
+        assert_eq!(
+            not_built_in(SinkType::Gcs),
+            SinkError::terminal(expected)
+        );
     }
 
     /// Hangs in its first opening until it is released.

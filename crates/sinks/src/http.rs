@@ -8,6 +8,7 @@ mod connector;
 #[cfg(feature = "object-store")]
 pub mod object_store;
 mod tasks;
+pub(crate) mod text;
 #[cfg(test)]
 mod tests;
 

@@ -16,6 +16,7 @@
 //! | [`sink`] | the trait, deliveries and receipts |
 //! | [`error`] | what can go wrong, with its class |
 //! | [`secret`], [`credentials`] | secret values that cannot be printed; which Secret feeds which backend |
+//! | [`identity`] | who a sink, or this process itself, is to a cloud |
 //! | [`redact`] | what may leave in an error text |
 //! | [`dial`], [`tls`], [`http`] | the only way to a server |
 //! | `pool` | connections that sinks on one backend share |
@@ -39,6 +40,7 @@ pub mod events;
 #[cfg(feature = "git")]
 pub mod git;
 pub mod http;
+pub mod identity;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod layout;

@@ -14,7 +14,9 @@
 //! | Module | Its one job |
 //! | --- | --- |
 //! | `address`, `settings` | what the sink's description and its Secret say |
-//! | `bucket`, `s3` | requests, one at a time |
+//! | `bucket`, `store` | a place in a bucket, and what is asked of it |
+//! | `s3`, `gcs`, `azure`, `rest` | requests, one at a time |
+//! | `keys` | who asks |
 //! | `fault` | what a server's answers mean |
 //! | `upload` | bytes on their way into an object |
 //! | `view` | what is there, as the layout asks for it |
@@ -23,13 +25,18 @@
 //! | `types`, `parquet` | attributes as typed columns; rows as Parquet |
 
 mod address;
+mod azure;
 mod bucket;
 mod draft;
 mod fault;
+mod gcs;
+mod keys;
 mod latest;
 mod parquet;
+mod rest;
 mod s3;
 mod settings;
+mod store;
 mod types;
 mod upload;
 mod view;
@@ -68,11 +75,12 @@ use crate::{
 };
 
 use self::{
-    bucket::{Bucket, Expected, Label},
+    bucket::Bucket,
     draft::{Draft, DraftFile, Earlier},
     fault::Refusal,
     latest::Listed,
     settings::OnDelete,
+    store::{Expected, Label},
     upload::{changed, upload},
     view::{Versions, View},
 };
@@ -81,13 +89,13 @@ use self::{
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// S3 and what speaks its protocol.
+/// S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage.
 pub(crate) struct ObjectBackend;
 
 #[async_trait]
 impl Backend for ObjectBackend {
     fn types(&self) -> &'static [SinkType] {
-        &[SinkType::S3]
+        &[SinkType::S3, SinkType::Gcs, SinkType::Azureblob]
     }
 
     fn demand(&self, _: &SinkSpec) -> Demand {
@@ -254,7 +262,7 @@ impl ObjectSink {
         }
         let expected = found.map_or(Expected::Absent, |found| Expected::Version(found.version));
         let label = Label {
-            identity,
+            identity: identity.clone(),
             content_type: self.story.layout.content_type(),
         };
         let written = upload(&self.bucket, path, body, &label, &expected).await?;
@@ -305,7 +313,7 @@ impl ObjectSink {
     ) -> Result<(), SinkError> {
         let identity = sha256(&bytes);
         let label = Label {
-            identity: &identity,
+            identity: identity.clone(),
             content_type,
         };
         let expected = versions.expected(path);
@@ -421,15 +429,11 @@ impl Sink for ObjectSink {
         let path = RepoPath::clean(&format!("{RESERVED}/probe"))
             .map_err(|fault| SinkError::terminal(format!("the path of the probe {fault}")))?;
         let label = Label {
-            identity: "probe",
+            identity: "probe".to_owned(),
             content_type: PLAIN,
         };
-        let impossible = Expected::Version(UpdateVersion {
-            e_tag: Some("\"kollect-probe-of-no-version\"".to_owned()),
-            version: None,
-        });
         match bucket
-            .put(&path, Bytes::from_static(b"\n"), &label, &impossible)
+            .put(&path, Bytes::from_static(b"\n"), &label, &bucket.no_version())
             .await
         {
             Err(Refusal::Conflict) => Ok(format!("{bucket:?} can be listed and written")),

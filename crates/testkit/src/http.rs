@@ -111,6 +111,8 @@ pub struct Client {
     port: u16,
     tls: Option<Arc<ClientConfig>>,
     authorization: Option<String>,
+    /// Further fields, each with its line end.
+    fields: String,
 }
 
 /// What the server answered.
@@ -131,6 +133,7 @@ impl Client {
             port,
             tls: None,
             authorization: None,
+            fields: String::new(),
         }
     }
 
@@ -140,6 +143,7 @@ impl Client {
             port,
             tls: Some(trusting(ca_pem)?),
             authorization: None,
+            fields: String::new(),
         })
     }
 
@@ -147,6 +151,13 @@ impl Client {
     #[must_use]
     pub fn bearer(mut self, token: &str) -> Self {
         self.authorization = Some(format!("Bearer {token}"));
+        self
+    }
+
+    /// Sends this field with every request.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.fields.push_str(&format!("{name}: {value}\r\n"));
         self
     }
 
@@ -203,8 +214,9 @@ impl Client {
         let authorization = authorization
             .map(|value| format!("Authorization: {value}\r\n"))
             .unwrap_or_default();
+        let fields = &self.fields;
         format!(
-            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n{authorization}\
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n{authorization}{fields}\
              Accept: application/json\r\n{kind}Content-Length: {}\r\n\r\n{body}",
             self.port,
             body.len()

@@ -14,17 +14,19 @@
 //! | NATS JetStream | [`Nats`] | subject |
 //! | S3 (SeaweedFS) | [`S3`] | [`Bucket`](s3::Bucket) |
 //! | Prometheus | [`Prometheus`] | server |
+//! | Google Cloud Storage (fake-gcs-server) | [`Gcs`] | [`Bucket`](gcs::Bucket) |
+//! | Azure Blob Storage (Azurite) | [`Azure`] | [`Container`](azure::Container) |
 //! | Git over HTTPS and SSH | [`GitServer`], [`SshServer`](git::SshServer) | [`Repository`](git::Repository) |
 //!
 //! A [`Proxy`] in front of any of them is a network that fails on demand; a [`Trouble`] in front
 //! of the API server refuses, delays, cuts and garbles by verb, resource and namespace. An
 //! operator runs as a service account that may do no more than its test needs ([`Cluster::account`]).
-//! A [`Hostile`] server is one that means harm.
+//! A [`Hostile`] server is one that means harm. A [`Cloud`] gives tokens to who may have them.
 //!
 //! What a server is made of, in the order a new one needs it:
 //!
 //! * a program: built from a pinned Go module ([`go`]), taken from a Debian package ([`debian`]),
-//!   from jars ([`maven`]) or from a Python wheel ([`python`]), and kept in the user's cache ([`cache`]);
+//!   from jars ([`maven`]), Node packages ([`npm`]) or a Python wheel ([`python`]), and kept in the user's cache ([`cache`]);
 //! * a place: a run directory ([`RunDir`]), free ports ([`ports`]) and certificates ([`pki`]);
 //! * a life: [`process`] spawns it so that it cannot outlive us, captures its log and waits until
 //!   it answers.
@@ -43,11 +45,14 @@
 
 pub mod account;
 pub mod audit;
+pub mod azure;
 pub mod cache;
+pub mod cloud;
 pub mod cluster;
 pub mod control_plane;
 pub mod debian;
 pub mod definitions;
+pub mod gcs;
 pub mod git;
 pub mod go;
 pub mod hostile;
@@ -58,6 +63,7 @@ pub mod mongo;
 pub mod names;
 pub mod nats;
 pub mod pgbouncer;
+pub mod npm;
 pub mod pki;
 pub mod ports;
 pub mod postgres;
@@ -76,8 +82,11 @@ pub mod usage;
 pub mod wait;
 
 pub use audit::AuditLog;
+pub use azure::Azure;
+pub use cloud::Cloud;
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
+pub use gcs::Gcs;
 pub use git::GitServer;
 pub use hostile::Hostile;
 pub use kafka::Kafka;

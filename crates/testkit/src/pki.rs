@@ -95,6 +95,20 @@ impl Identity {
     }
 }
 
+/// A new RSA key, PKCS#8 PEM. What makes certificates here makes none, so `openssl` does.
+pub fn rsa_key() -> Result<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = crate::debian::ensure("openssl", || {
+        crate::debian::first_file(std::env::split_paths(&path).map(|dir| dir.join("openssl")))
+    })?;
+    let output = std::process::Command::new(program)
+        .args(["genpkey", "-quiet", "-algorithm", "RSA"])
+        .args(["-pkeyopt", "rsa_keygen_bits:2048"])
+        .output()?;
+    anyhow::ensure!(output.status.success(), "openssl made no key");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 /// A key pair without certificate, such as the one that signs service account tokens.
 pub struct SigningKey {
     /// The private key, PKCS#8 PEM.

@@ -78,6 +78,7 @@ fn a13_platform_addresses_are_always_refused() {
         allow_private: true,
         allowed_networks: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
         allowed_hosts: vec!["db.example.com".to_owned()],
+        platform: false,
     };
     for address in [
         "169.254.169.254",

@@ -35,7 +35,7 @@ pub fn check(
     }
     let hosts: Vec<&str> = match type_ {
         SinkType::Git | SinkType::Gitlab => git_host(endpoint, local_repositories)?,
-        SinkType::S3 | SinkType::Gcs => store_host(endpoint)?,
+        _ if type_.is_object_store() => store_host(endpoint)?,
         SinkType::Nats => endpoint
             .split(',')
             .map(|server| address_host(server.trim()))
@@ -83,11 +83,11 @@ fn git_host(endpoint: &str, local_repositories: bool) -> Result<Vec<&str>, Endpo
     }
 }
 
-/// `s3://bucket/prefix` and `gs://…` name a bucket; everything else names a host.
+/// `s3://bucket/prefix`, `gs://…` and `az://…` name a bucket; everything else names a host.
 fn store_host(endpoint: &str) -> Result<Vec<&str>, EndpointError> {
     match endpoint.split_once("://") {
         Some((scheme, rest)) => match scheme.to_ascii_lowercase().as_str() {
-            "s3" | "gs" => Ok(Vec::new()),
+            "s3" | "gs" | "az" => Ok(Vec::new()),
             "file" => Err(EndpointError::Local),
             _ => Ok(vec![host_of_authority(rest)]),
         },
@@ -204,6 +204,13 @@ mod tests {
             (SinkType::S3, "10.0.0.5:9000/bucket", false, true),
             (SinkType::S3, "file:///x", false, false),
             (SinkType::Gcs, "gs://bucket", true, true),
+            (SinkType::Azureblob, "az://container/prefix", true, true),
+            (
+                SinkType::Azureblob,
+                "http://169.254.169.254/acct/box",
+                false,
+                false,
+            ),
             (SinkType::Nats, "nats://127.0.0.1:4222", false, false),
             (
                 SinkType::Nats,

@@ -15,7 +15,7 @@ use crate::{
         database::{DatabaseSinkType, POSTGRES_VIEW_COLUMNS, Postgres},
         event::{EventSinkType, Nats},
         snapshot::{
-            Git, MergeRequestMode, ObjectStore, Partitioning, PushPolicy, SnapshotSinkType,
+            AzureBlob, Git, MergeRequestMode, ObjectStore, Partitioning, PushPolicy, SnapshotSinkType,
         },
     },
 };
@@ -88,6 +88,16 @@ pub(super) fn check_snapshot(
         &mut findings,
     );
     stray(spec.http.is_some(), "http", &mut findings);
+    match (&spec.azure_blob, type_) {
+        (blob, SinkType::Azureblob) => {
+            check_azure_blob(
+                blob.as_ref(),
+                spec.common.endpoint.as_deref(),
+                &mut findings,
+            );
+        }
+        (blob, _) => stray(blob.is_some(), "azureBlob", &mut findings),
+    }
     match &spec.common.layout {
         Some(layout) if type_.is_git() => check_layout(layout, &mut findings),
         layout => stray(layout.is_some(), "layout", &mut findings),
@@ -518,6 +528,26 @@ fn check_object_store(store: &ObjectStore, findings: &mut Findings) {
         if store.partitioning != Some(Partitioning::Dated) {
             findings.forbidden(at("keepDays"), "is only for partitioning dated");
         }
+    }
+}
+
+/// Whose container it is has to be known: by the block, or by the host of the endpoint.
+fn check_azure_blob(blob: Option<&AzureBlob>, endpoint: Option<&str>, findings: &mut Findings) {
+    let at = |field: &str| Path::spec().field("azureBlob").field(field);
+    let account = blob.and_then(|blob| blob.account.as_deref());
+    match account.map(str::trim) {
+        Some(account) => {
+            let usual = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            if account.is_empty() || account.len() > 63 || !account.chars().all(usual) {
+                let detail = "must be lower-case letters and digits, as in the portal";
+                findings.invalid(at("account"), account, detail);
+            }
+        }
+        None if effective::azure_account(endpoint.unwrap_or_default()).is_some() => {}
+        None => findings.required(
+            at("account"),
+            "name of the storage account, here or as https://<account>.blob.core.windows.net/<container>",
+        ),
     }
 }
 

@@ -22,6 +22,8 @@ pub enum SinkType {
     S3,
     /// Google Cloud Storage.
     Gcs,
+    /// Azure Blob Storage.
+    Azureblob,
     /// PostgreSQL.
     Postgres,
     /// Google BigQuery.
@@ -55,6 +57,7 @@ impl SinkType {
             SinkType::Gitlab => "gitlab",
             SinkType::S3 => "s3",
             SinkType::Gcs => "gcs",
+            SinkType::Azureblob => "azureblob",
             SinkType::Postgres => "postgres",
             SinkType::Bigquery => "bigquery",
             SinkType::Mongodb => "mongodb",
@@ -66,7 +69,11 @@ impl SinkType {
     /// The family the backend belongs to.
     pub fn family(self) -> SinkFamily {
         match self {
-            SinkType::Git | SinkType::Gitlab | SinkType::S3 | SinkType::Gcs => SinkFamily::Snapshot,
+            SinkType::Git
+            | SinkType::Gitlab
+            | SinkType::S3
+            | SinkType::Gcs
+            | SinkType::Azureblob => SinkFamily::Snapshot,
             SinkType::Postgres | SinkType::Bigquery | SinkType::Mongodb => SinkFamily::Database,
             SinkType::Nats | SinkType::Kafka => SinkFamily::Event,
         }
@@ -76,11 +83,16 @@ impl SinkType {
     pub fn formats(self) -> &'static [Format] {
         match self {
             SinkType::Git | SinkType::Gitlab => &[Format::Yaml, Format::Json, Format::Ndjson],
-            SinkType::S3 | SinkType::Gcs => {
+            SinkType::S3 | SinkType::Gcs | SinkType::Azureblob => {
                 &[Format::Json, Format::Parquet, Format::Csv, Format::Ndjson]
             }
             _ => &[Format::Json],
         }
+    }
+
+    /// Whether the backend is a bucket of objects.
+    pub fn is_object_store(self) -> bool {
+        matches!(self, SinkType::S3 | SinkType::Gcs | SinkType::Azureblob)
     }
 
     /// Whether the backend is a Git repository.

@@ -1,4 +1,4 @@
-//! KollectSnapshotSink: Git, GitLab, S3 and GCS.
+//! KollectSnapshotSink: Git, GitLab, S3, GCS and Azure Blob Storage.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -57,16 +57,17 @@ use crate::{reference::SecretReference, schema};
 #[schemars(extend("x-kubernetes-validations" = schema::rules(&[
     ("self.type in ['git', 'gitlab'] || !has(self.git)", "git is only for type git and gitlab"),
     ("self.type == 'gitlab' || !has(self.gitlab)", "gitlab is only for type gitlab"),
-    ("self.type in ['s3', 'gcs'] || !has(self.objectStore)", "objectStore is only for type s3 and gcs"),
+    ("self.type in ['s3', 'gcs', 'azureblob'] || !has(self.objectStore)", "objectStore is only for type s3, gcs and azureblob"),
+    ("self.type == 'azureblob' || !has(self.azureBlob)", "azureBlob is only for type azureblob"),
     ("!has(self.http)", "http is reserved and must not be set"),
     ("self.type in ['git', 'gitlab'] || !has(self.layout)", "layout is only for type git and gitlab"),
     (
         "!has(self.serialization) || !has(self.serialization.format) || self.serialization.format == 'json' || self.serialization.format in (self.type in ['git', 'gitlab'] ? ['yaml', 'ndjson'] : ['parquet', 'csv', 'ndjson'])",
-        "serialization.format must be json, yaml or ndjson for git and gitlab, and json, parquet, csv or ndjson for s3 and gcs",
+        "serialization.format must be json, yaml or ndjson for git and gitlab, and json, parquet, csv or ndjson for s3, gcs and azureblob",
     ),
 ])))]
 pub struct KollectSnapshotSinkSpec {
-    /// Backend: `git`, `gitlab`, `s3` or `gcs`.
+    /// Backend: `git`, `gitlab`, `s3`, `gcs` or `azureblob`.
     #[serde(rename = "type")]
     pub type_: SnapshotSinkType,
     /// What all sinks have in common.
@@ -78,9 +79,12 @@ pub struct KollectSnapshotSinkSpec {
     /// GitLab settings, for type `gitlab`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gitlab: Option<Gitlab>,
-    /// Object store settings, for type `s3` and `gcs`.
+    /// Object store settings, for type `s3`, `gcs` and `azureblob`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_store: Option<ObjectStore>,
+    /// Settings of Azure Blob Storage, for type `azureblob`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub azure_blob: Option<AzureBlob>,
     /// Reserved; must not be set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
@@ -98,6 +102,8 @@ pub enum SnapshotSinkType {
     S3,
     /// Google Cloud Storage.
     Gcs,
+    /// Azure Blob Storage.
+    Azureblob,
 }
 
 impl From<SnapshotSinkType> for SinkType {
@@ -107,6 +113,7 @@ impl From<SnapshotSinkType> for SinkType {
             SnapshotSinkType::Gitlab => SinkType::Gitlab,
             SnapshotSinkType::S3 => SinkType::S3,
             SnapshotSinkType::Gcs => SinkType::Gcs,
+            SnapshotSinkType::Azureblob => SinkType::Azureblob,
         }
     }
 }
@@ -298,6 +305,22 @@ pub struct ObjectStore {
     /// only `hotAttributes` a column, as text. Defaults to `typed`, for `generation` to `hot`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<ColumnMode>,
+}
+
+/// Settings of Azure Blob Storage.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AzureBlob {
+    /// The storage account. May be left out where the endpoint names it, as in
+    /// `https://<account>.blob.core.windows.net/<container>/<prefix>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63), regex(pattern = r"^[a-z0-9-]+$"))]
+    pub account: Option<String>,
+    /// Which managed identity the operator takes, where it has several and the administrator
+    /// allowed that sinks use them.
+    #[serde(default, rename = "clientID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), regex(pattern = r"^[A-Za-z0-9-]+$"))]
+    pub client_id: Option<String>,
 }
 
 /// Where the files of an inventory stand in a bucket.

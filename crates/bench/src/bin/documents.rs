@@ -157,6 +157,7 @@ fn sink(server: &Mongo, user: &MongoUser) -> Result<MongoSink> {
         local_repositories: false,
         census: Arc::default(),
         local_files: false,
+        workload: None,
     };
     Ok(MongoSink::new(&spec, materials, &environment)?)
 }

@@ -141,6 +141,7 @@ fn sink(server: &GitServer, repository: &Repository, work: &tempfile::TempDir) -
         local_repositories: false,
         census: std::sync::Arc::default(),
         local_files: false,
+        workload: None,
     };
     Ok(GitSink::new(
         "bench",

@@ -215,6 +215,7 @@ async fn table(dsn: &str, options: &Options, as_of: Option<Timestamp>) -> Result
         local_repositories: true,
         census: std::sync::Arc::default(),
         local_files: true,
+        workload: None,
     };
     let sink = PostgresSink::new(&spec, materials, &environment)?;
     let mut items = Items::default();

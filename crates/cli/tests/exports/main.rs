@@ -5,6 +5,7 @@ mod agreement;
 mod churn;
 mod documents;
 mod faults;
+mod lake;
 mod reads;
 mod repositories;
 mod restart;

@@ -130,6 +130,7 @@ async fn a_dial_is_refused_or_goes_to_what_was_judged() {
                 .iter()
                 .map(|network| network.parse().unwrap())
                 .collect(),
+            platform: false,
         };
         let answer: Vec<&str> = vector.answer.iter().map(String::as_str).collect();
         let table = Table::new([&answer[..]]);

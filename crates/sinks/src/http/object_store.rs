@@ -96,6 +96,14 @@ fn silent(patience: Duration) -> HttpError {
     HttpError::new(HttpErrorKind::Timeout, SinkError::transient(text))
 }
 
+/// A failure of ours as the store passes it on; [`cause`] finds it again.
+pub(crate) fn given(error: SinkError) -> object_store::Error {
+    object_store::Error::Generic {
+        store: "kollect",
+        source: Box::new(error),
+    }
+}
+
 /// What our client said inside a store's error, with its class. None if the server answered.
 pub fn cause(error: &object_store::Error) -> Option<SinkError> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);

@@ -15,17 +15,33 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads `s3://bucket/prefix`, `gs://bucket/prefix`, `https://host:port/bucket/prefix` or
-    /// `bucket/prefix`.
-    pub(super) fn parse(kind: SinkType, endpoint: &str) -> Result<Self, SinkError> {
+    /// Reads `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`,
+    /// `https://host:port/bucket/prefix` or `bucket/prefix`. Where the path of a server begins with
+    /// the storage account, as it does at emulators of Azure, that belongs to the server.
+    pub(super) fn parse(
+        kind: SinkType,
+        endpoint: &str,
+        account: Option<&str>,
+    ) -> Result<Self, SinkError> {
         let endpoint = endpoint.trim();
         let (server, rest) = match endpoint.split_once("://") {
             None => (None, endpoint),
             Some((scheme, rest)) => match (scheme.to_ascii_lowercase().as_str(), kind) {
-                ("s3", SinkType::S3) | ("gs", SinkType::Gcs) => (None, rest),
+                ("s3", SinkType::S3) | ("gs", SinkType::Gcs) | ("az", SinkType::Azureblob) => {
+                    (None, rest)
+                }
                 (scheme @ ("http" | "https"), _) => {
                     let (host, rest) = rest.split_once('/').unwrap_or((rest, ""));
-                    (Some(server(scheme, host)?), rest)
+                    let server = server(scheme, host)?;
+                    let inside = match account {
+                        Some(account) if kind == SinkType::Azureblob => rest
+                            .strip_prefix(account)
+                            .and_then(|rest| rest.strip_prefix('/'))
+                            .map(|rest| (format!("{server}/{account}"), rest)),
+                        _ => None,
+                    };
+                    let (server, rest) = inside.unwrap_or((server, rest));
+                    (Some(server), rest)
                 }
                 (other, _) => {
                     return Err(SinkError::terminal(format!(
@@ -80,6 +96,9 @@ impl Address {
 fn forms(kind: SinkType) -> &'static str {
     match kind {
         SinkType::Gcs => "gs://bucket/prefix or https://host/bucket/prefix",
+        SinkType::Azureblob => {
+            "az://container/prefix or https://<account>.blob.core.windows.net/container/prefix"
+        }
         _ => "s3://bucket/prefix or https://host:port/bucket/prefix",
     }
 }
@@ -104,7 +123,7 @@ mod tests {
 
     #[test]
     fn s33_s34_s38_endpoints() {
-        let (s3, gcs) = (SinkType::S3, SinkType::Gcs);
+        let (s3, gcs, azure) = (SinkType::S3, SinkType::Gcs, SinkType::Azureblob);
         for (kind, endpoint, expected) in [
             (s3, "s3://bkt", Some((None, "bkt", ""))),
             (s3, " s3://b/p/q/ ", Some((None, "b", "p/q"))),
@@ -126,6 +145,26 @@ mod tests {
                 "https://storage.googleapis.com/b/p",
                 Some((Some("https://storage.googleapis.com"), "b", "p")),
             ),
+            (azure, "az://box/p", Some((None, "box", "p"))),
+            (azure, "box", Some((None, "box", ""))),
+            (
+                azure,
+                "https://acct.blob.core.windows.net/box/p/q",
+                Some((Some("https://acct.blob.core.windows.net"), "box", "p/q")),
+            ),
+            (
+                azure,
+                "http://h:10000/acct/box/p",
+                Some((Some("http://h:10000/acct"), "box", "p")),
+            ),
+            (
+                azure,
+                "https://files.example.com/accty/p",
+                Some((Some("https://files.example.com"), "accty", "p")),
+            ),
+            (azure, "http://h:10000/acct", Some((Some("http://h:10000"), "acct", ""))),
+            (azure, "s3://box", None),
+            (s3, "az://box", None),
             (s3, "http://h:9000", None),
             (s3, "http://h:9000/", None),
             (s3, "", None),
@@ -139,13 +178,13 @@ mod tests {
             (s3, "s3://b/../other", None),
             (s3, "s3://b?x=1/p", None),
         ] {
-            let found = Address::parse(kind, endpoint).ok();
+            let found = Address::parse(kind, endpoint, Some("acct")).ok();
             let found = found
                 .as_ref()
                 .map(|found| (found.server.as_deref(), &*found.bucket, &*found.prefix));
             assert_eq!(found, expected, "{kind} {endpoint:?}");
         }
-        let error = Address::parse(s3, "http://h:9000").unwrap_err();
+        let error = Address::parse(s3, "http://h:9000", None).unwrap_err();
         assert!(error.message().contains("must include a bucket"), "{error}");
     }
 }

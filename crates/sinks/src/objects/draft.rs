@@ -161,7 +161,7 @@ impl Draft {
         let (bodies, table) = if layout.format() == Format::Parquet {
             let known = before.as_ref().map_or(&[][..], |before| &before.columns);
             let table = Table::new(layout, header, known);
-            let bodies = columns(layout, header, rows, &table, &checksum);
+            let bodies = columns(layout, header, rows, &table, &checksum, before.as_ref());
             (bodies, Some(table))
         } else {
             (documents(layout, header, rows)?, None)
@@ -229,17 +229,23 @@ fn columns(
     rows: &Snapshot,
     table: &Table,
     checksum: &str,
+    before: Option<&Latest>,
 ) -> Vec<(Body, u64)> {
-    let shrinks = match layout.compression() {
-        Compression::None => 1,
-        _ => SHRINKS,
+    let expected = match before.filter(|before| before.rows > 0) {
+        // What the rows took the last time.
+        Some(before) => {
+            let (bytes, rows_before) = (u128::from(size(before)), u128::from(before.rows));
+            let bytes = bytes * rows.len() as u128 / rows_before;
+            u64::try_from(bytes).unwrap_or(u64::MAX)
+        }
+        None => match layout.compression() {
+            Compression::None => rows.items_len(),
+            _ => rows.items_len() / SHRINKS,
+        },
     };
-    let files = rows.items_len().div_ceil(LARGEST_FILE * shrinks).max(1);
+    let files = file_count(expected, before.map_or(1, |before| before.files.len()));
     let order = sorted(rows);
-    let share = order
-        .len()
-        .div_ceil(usize::try_from(files).unwrap_or(usize::MAX))
-        .max(1);
+    let share = order.len().div_ceil(files).max(1);
     let columns = Arc::new(table.columns.clone());
     let mut parts: Vec<&[u32]> = order.chunks(share).collect();
     if parts.is_empty() {
@@ -264,6 +270,25 @@ fn columns(
         .collect()
 }
 
+/// Bytes of all files of a set.
+fn size(set: &Latest) -> u64 {
+    let sizes = set.files.iter().map(|file| file.bytes);
+    sizes.fold(0, u64::saturating_add)
+}
+
+/// Among how many files so many bytes are shared out. Where there were more before, and they are not
+/// small, it stays at that: what is near the border would otherwise be cut anew with every change.
+fn file_count(bytes: u64, before: usize) -> usize {
+    let needed = usize::try_from(bytes.div_ceil(LARGEST_FILE)).unwrap_or(usize::MAX);
+    let needed = needed.max(1);
+    let share = bytes / u64::try_from(before.max(1)).unwrap_or(u64::MAX);
+    if before > needed && share > LARGEST_FILE / 4 {
+        before
+    } else {
+        needed
+    }
+}
+
 /// Files of rows, each with its number of rows.
 fn documents(
     layout: &Layout,
@@ -279,4 +304,30 @@ fn documents(
 
 fn paths(files: &[DraftFile]) -> BTreeSet<RepoPath> {
     files.iter().map(|file| file.path.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l2_files_are_cut_by_their_size() {
+        const MIB: u64 = 1 << 20;
+        for (bytes, before, expected) in [
+            (0, 0, 1),
+            (1, 1, 1),
+            (256 * MIB, 1, 1),
+            (257 * MIB, 1, 2),
+            (1024 * MIB, 1, 4),
+            // Near the border nothing moves.
+            (250 * MIB, 2, 2),
+            // What is far from it does.
+            (100 * MIB, 2, 1),
+            (700 * MIB, 4, 4),
+            (200 * MIB, 4, 1),
+            (2000 * MIB, 4, 8),
+        ] {
+            assert_eq!(file_count(bytes, before), expected, "{bytes} {before}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ struct Answer<'t> {
 }
 
 /// Codes for credentials that are not accepted, whoever grants what.
-const REJECTED: [&str; 12] = [
+const REJECTED: [&str; 15] = [
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
     "InvalidToken",
@@ -37,16 +37,29 @@ const REJECTED: [&str; 12] = [
     "AuthorizationHeaderMalformed",
     "MissingSecurityHeader",
     "InvalidClientTokenId",
+    // Google.
+    "authError",
+    "required",
+    // Azure.
+    "NoAuthenticationInformation",
 ];
 
 /// Codes for a server that has too much to do, or is not ready, whatever the status.
-const BUSY: [&str; 6] = [
+const BUSY: [&str; 12] = [
     "SlowDown",
     "RequestTimeout",
     "ServiceUnavailable",
     "InternalError",
     "ServerBusy",
     "OperationAborted",
+    // Google.
+    "rateLimitExceeded",
+    "userRateLimitExceeded",
+    "backendError",
+    "internalError",
+    // Azure.
+    "OperationTimedOut",
+    "ContainerBeingDeleted",
 ];
 
 /// A failed exchange about `what`, such as `reading a/b.json`, with its class.
@@ -55,21 +68,24 @@ pub(super) fn failure(bucket: &str, what: &str, error: &Error) -> SinkError {
     if let Some(found) = cause(error) {
         return found.at(&format!("{bucket}: {what}"));
     }
-    judged(bucket, what, error, &chain(error))
+    let text = chain(error);
+    judged(bucket, what, error, read(&text), &text)
 }
 
-/// The same for a request of our own.
-pub(super) fn answered(bucket: &str, what: &str, status: u16, body: &str) -> SinkError {
-    let text = format!("status code: {status}: {body}");
+/// The same for a request of our own: a status, and the word that the server has for it.
+pub(super) fn answered(bucket: &str, what: &str, status: u16, code: Option<&str>) -> SinkError {
+    let answer = Answer {
+        status: Some(status),
+        code: code.filter(|code| is_word(code)),
+    };
     let error = Error::Generic {
-        store: "S3",
+        store: "ours",
         source: String::new().into(),
     };
-    judged(bucket, what, &error, &text)
+    judged(bucket, what, &error, answer, "")
 }
 
-fn judged(bucket: &str, what: &str, error: &Error, text: &str) -> SinkError {
-    let answer = read(text);
+fn judged(bucket: &str, what: &str, error: &Error, answer: Answer<'_>, text: &str) -> SinkError {
     let said = match answer {
         Answer {
             code: Some(code),
@@ -146,18 +162,22 @@ fn read(text: &str) -> Answer<'_> {
     let status = text
         .split_once("status code: ")
         .and_then(|(_, rest)| rest.get(..3)?.parse().ok());
-    let between = |open: &str, close: &str| {
-        let (_, rest) = text.split_once(open)?;
-        let (word, _) = rest.split_once(close)?;
-        // A server may say anything; only a word is repeated.
-        let is_word =
-            (1..=64).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_alphanumeric());
-        is_word.then_some(word)
-    };
     Answer {
         status,
-        code: between("<Code>", "</Code>"),
+        code: xml_code(text),
     }
+}
+
+/// The word in an answer of S3 or Azure.
+pub(super) fn xml_code(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("<Code>")?;
+    let (word, _) = rest.split_once("</Code>")?;
+    is_word(word).then_some(word)
+}
+
+/// A server may say anything; only a word is repeated.
+fn is_word(word: &str) -> bool {
+    (1..=64).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]
@@ -261,6 +281,33 @@ mod tests {
             // What else a server says is not repeated.
             assert!(!failure.message().contains("hunter2"), "{failure}");
         }
+    }
+
+    #[test]
+    fn answers_of_google_and_azure_have_classes() {
+        for (status, code, expected) in [
+            (401, Some("authError"), Class::Terminal),
+            (401, None, Class::Terminal),
+            (403, Some("forbidden"), Class::Forbidden),
+            (403, Some("rateLimitExceeded"), Class::Transient),
+            (403, Some("AuthenticationFailed"), Class::Terminal),
+            (403, Some("AuthorizationPermissionMismatch"), Class::Forbidden),
+            (403, Some("AuthorizationFailure"), Class::Forbidden),
+            (404, Some("ContainerNotFound"), Class::Terminal),
+            (404, Some("NoSuchBucket"), Class::Terminal),
+            (409, Some("ContainerBeingDeleted"), Class::Transient),
+            (400, Some("InvalidQueryParameterValue"), Class::Terminal),
+            (400, Some("InvalidAuthenticationInfo"), Class::Terminal),
+            (408, None, Class::Transient),
+            (429, None, Class::Transient),
+            (500, Some("OperationTimedOut"), Class::Transient),
+            (503, Some("ServerBusy"), Class::Transient),
+        ] {
+            let failure = answered("bucket \"b\"", "writing p", status, code);
+            assert_eq!(class(&failure), expected, "{failure}");
+        }
+        let failure = answered("b", "writing p", 500, Some("secret word"));
+        assert!(!failure.message().contains("secret"), "{failure}");
     }
 
     #[test]

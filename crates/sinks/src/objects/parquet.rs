@@ -18,7 +18,7 @@ use kollect_api::{InventoryId, sink::common::Compression};
 use kollect_inventory::{CanonicalRef, Row, Snapshot, canonical::View};
 use parquet::{
     arrow::{ArrowWriter, arrow_writer::ArrowWriterOptions},
-    basic::{Compression as Codec, ZstdLevel},
+    basic::{Compression as Codec, GzipLevel, ZstdLevel},
     errors::ParquetError,
     file::{
         metadata::{KeyValue, SortingColumn},
@@ -315,7 +315,9 @@ fn properties(file: &ParquetFile) -> WriterProperties {
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_compression(match file.compression {
             Compression::None => Codec::UNCOMPRESSED,
-            _ => Codec::ZSTD(ZstdLevel::default()),
+            Compression::Gzip => Codec::GZIP(GzipLevel::default()),
+            Compression::Snappy => Codec::SNAPPY,
+            Compression::Zstd => Codec::ZSTD(ZstdLevel::default()),
         })
         .set_key_value_metadata(Some(said.to_vec()))
         .set_sorting_columns(Some(sorting.to_vec()))

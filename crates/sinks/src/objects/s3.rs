@@ -1,24 +1,29 @@
-//! Requests of S3 that the library does not make: completing an upload under a condition, and
-//! finding uploads that were never completed.
+//! S3 and what speaks its protocol, through the library, and with requests of our own where it has
+//! none: completing an upload under a condition, and finding uploads that were never completed.
 
 use std::{sync::Arc, time::Duration};
 
-use http::{Method, Request, StatusCode, header};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::TryStreamExt;
+use http::{Method, StatusCode};
 use object_store::{
+    Attribute, Attributes, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, UpdateVersion,
     aws::AmazonS3,
-    multipart::PartId,
+    multipart::MultipartStore,
     path::Path,
     signer::{SignedUrlOptions, Signer},
 };
-use tokio::time::timeout;
 
 use super::{
-    bucket::Expected,
-    fault::{Refusal, answered},
+    fault::{Refusal, answered, failure, refusal, xml_code},
+    rest::{Call, Rest},
+    store::{Completion, Expected, Found, IDENTITY, Label, Part, Store},
 };
 use crate::{
     error::SinkError,
-    http::{self as client, HttpClient},
+    http::{object_store::cause, text::element},
 };
 
 /// How long a signature is good for.
@@ -28,75 +33,211 @@ const ANSWER: usize = 4 << 20;
 /// Most pages of unfinished uploads that are looked at.
 const PAGES: usize = 20;
 
-/// Signed requests of our own.
-#[derive(Clone)]
-pub(super) struct S3Requests {
+/// A bucket of S3.
+pub(super) struct S3Store {
     pub(super) store: Arc<AmazonS3>,
-    pub(super) client: HttpClient,
-    pub(super) patience: Duration,
+    pub(super) rest: Rest,
+    /// For messages.
+    pub(super) shown: String,
 }
 
-impl S3Requests {
-    /// Makes an upload visible, if the object is still what is expected.
-    pub(super) async fn complete(
+#[async_trait]
+impl Store for S3Store {
+    async fn find(&self, key: &str) -> Result<Option<Found>, SinkError> {
+        let options = GetOptions {
+            head: true,
+            ..GetOptions::default()
+        };
+        match self.store.get_opts(&self.path(key)?, options).await {
+            Ok(found) => {
+                let identity = found
+                    .attributes
+                    .get(&Attribute::Metadata(IDENTITY.into()))
+                    .map(|value| value.as_ref().to_owned());
+                Ok(Some(Found {
+                    version: UpdateVersion {
+                        e_tag: found.meta.e_tag,
+                        version: found.meta.version,
+                    },
+                    identity,
+                    size: found.meta.size,
+                }))
+            }
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failure("looking at", key, &error)),
+        }
+    }
+
+    async fn read(
         &self,
-        bucket: &str,
-        key: &Path,
-        id: &str,
-        parts: &[PartId],
+        key: &str,
+        limit: usize,
+    ) -> Result<Option<(Vec<u8>, UpdateVersion)>, SinkError> {
+        let found = match self.store.get(&self.path(key)?).await {
+            Ok(found) => found,
+            Err(Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(self.failure("reading", key, &error)),
+        };
+        let version = UpdateVersion {
+            e_tag: found.meta.e_tag.clone(),
+            version: found.meta.version.clone(),
+        };
+        let mut bytes = Vec::new();
+        let mut pieces = found.into_stream();
+        while let Some(piece) = pieces
+            .try_next()
+            .await
+            .map_err(|error| self.failure("reading", key, &error))?
+        {
+            if bytes.len() + piece.len() > limit {
+                return Err(SinkError::terminal(format!(
+                    "{}: {key} is larger than anything that Kollect writes there; remove it",
+                    self.shown
+                )));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(Some((bytes, version)))
+    }
+
+    async fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, SinkError> {
+        let start = self.path(directory)?;
+        let mut found = Vec::new();
+        let mut entries = self.store.list(Some(&start));
+        while let Some(entry) = entries
+            .try_next()
+            .await
+            .map_err(|error| self.failure("listing", directory, &error))?
+        {
+            found.push(entry.location.as_ref().to_owned());
+            if found.len() > limit {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn put(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        label: &Label,
         expected: &Expected,
-    ) -> Result<(), Refusal> {
-        let what = format!("writing {key}");
-        let query = [("uploadId", id)];
-        let request = self.signed(Method::POST, key, &query).await;
-        let mut request = request.map_err(|error| Refusal::Failed(error.at(bucket)))?;
-        request = match expected {
-            Expected::Absent => request.header(header::IF_NONE_MATCH, "*"),
+    ) -> Result<UpdateVersion, Refusal> {
+        let mode = match expected {
+            Expected::Absent => PutMode::Create,
+            Expected::Version(version) => PutMode::Update(version.clone()),
+        };
+        let options = PutOptions {
+            mode,
+            attributes: attributes(label),
+            ..PutOptions::default()
+        };
+        let path = self.path(key).map_err(Refusal::Failed)?;
+        let payload = PutPayload::from_bytes(bytes);
+        match self.store.put_opts(&path, payload, options).await {
+            Ok(done) => Ok(UpdateVersion {
+                e_tag: done.e_tag,
+                version: done.version,
+            }),
+            Err(error) => Err(refusal(&self.shown, &format!("writing {key}"), &error)),
+        }
+    }
+
+    async fn remove(&self, key: &str) -> Result<(), SinkError> {
+        match self.store.delete(&self.path(key)?).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failure("removing", key, &error)),
+        }
+    }
+
+    async fn begin(&self, key: &str, label: &Label, _: &Expected) -> Result<String, Refusal> {
+        let options = PutMultipartOptions {
+            attributes: attributes(label),
+            ..PutMultipartOptions::default()
+        };
+        let path = self.path(key).map_err(Refusal::Failed)?;
+        let begun = self.store.create_multipart_opts(&path, options).await;
+        begun.map_err(|error| Refusal::Failed(self.failure("beginning to write", key, &error)))
+    }
+
+    async fn part(&self, part: Part<'_>) -> Result<String, SinkError> {
+        let payload = PutPayload::from_bytes(part.bytes);
+        let (path, id) = (self.path(part.key)?, part.id.to_owned());
+        let sent = self.store.put_part(&path, &id, part.number, payload).await;
+        let sent = sent.map_err(|error| self.failure("writing", part.key, &error))?;
+        Ok(sent.content_id)
+    }
+
+    async fn complete(
+        &self,
+        completion: Completion<'_>,
+    ) -> Result<Option<UpdateVersion>, Refusal> {
+        let Completion { key, expected, .. } = completion;
+        let failed = |error: SinkError| {
+            Refusal::Failed(error.at(&format!("{}: writing {key}", self.shown)))
+        };
+        let path = self.path(key).map_err(Refusal::Failed)?;
+        let query = [("uploadId", completion.id)];
+        let call = self.signed(Method::POST, &path, &query).await;
+        let mut call = call
+            .map_err(failed)?
+            .body(parts_listed(completion.parts).into());
+        call = match expected {
+            Expected::Absent => call.header("if-none-match", "*"),
             Expected::Version(version) => match &version.e_tag {
-                Some(tag) => request.header(header::IF_MATCH, tag),
-                None => request,
+                Some(tag) => call.header("if-match", tag),
+                None => call,
             },
         };
-        let (status, text) = self
-            .send(request, completion(parts))
-            .await
-            .map_err(|error| Refusal::Failed(error.at(&format!("{bucket}: {what}"))))?;
+        let reply = self.rest.send(&call).await.map_err(failed)?;
+        let text = reply.text();
         // A failure may come after the status, when the server had already begun to answer.
-        if status.is_success() && !text.contains("<Error>") {
-            return Ok(());
+        if reply.status.is_success() && !text.contains("<Error>") {
+            return Ok(None);
         }
-        match status {
+        match reply.status {
             StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Err(Refusal::Conflict),
             status => Err(Refusal::Failed(answered(
-                bucket,
-                &what,
+                &self.shown,
+                &format!("writing {key}"),
                 status.as_u16(),
-                &text,
+                xml_code(&text),
             ))),
         }
     }
 
-    /// Uploads that were begun and neither completed nor given up, below a prefix: key and id.
-    pub(super) async fn unfinished(
-        &self,
-        bucket: &str,
-        prefix: &str,
-    ) -> Result<Vec<(String, String)>, SinkError> {
+    async fn give_up(&self, key: &str, id: &str) -> Result<(), SinkError> {
+        let (path, id) = (self.path(key)?, id.to_owned());
+        match self.store.abort_multipart(&path, &id).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failure("giving up an upload of", key, &error)),
+        }
+    }
+
+    async fn unfinished(&self, directory: &str) -> Result<Vec<(String, String)>, SinkError> {
         let what = "looking for unfinished uploads";
+        let prefix = match directory {
+            "" => String::new(),
+            directory => format!("{directory}/"),
+        };
         let mut found = Vec::new();
         let mut after: Option<(String, String)> = None;
         for _ in 0..PAGES {
-            let mut query = vec![("prefix", prefix), ("uploads", "")];
+            let mut query = vec![("prefix", prefix.as_str()), ("uploads", "")];
             if let Some((key, id)) = &after {
                 query.extend([("key-marker", key.as_str()), ("upload-id-marker", id)]);
             }
-            let request = self.signed(Method::GET, &Path::default(), &query).await?;
-            let (status, text) = self
-                .send(request, String::new())
+            let call = self.signed(Method::GET, &Path::default(), &query).await?;
+            let reply = self
+                .rest
+                .send(&call)
                 .await
-                .map_err(|error| error.at(&format!("{bucket}: {what}")))?;
-            if !status.is_success() {
-                return Err(answered(bucket, what, status.as_u16(), &text));
+                .map_err(|error| error.at(&format!("{}: {what}", self.shown)))?;
+            let text = reply.text();
+            if !reply.status.is_success() {
+                let code = xml_code(&text);
+                return Err(answered(&self.shown, what, reply.status.as_u16(), code));
             }
             let page = uploads(&text);
             let last = page.last().cloned();
@@ -113,12 +254,31 @@ impl S3Requests {
         Ok(found)
     }
 
+    fn no_version(&self) -> UpdateVersion {
+        UpdateVersion {
+            e_tag: Some("\"kollect-probe-of-no-version\"".to_owned()),
+            version: None,
+        }
+    }
+}
+
+impl S3Store {
+    fn path(&self, key: &str) -> Result<Path, SinkError> {
+        Path::parse(key).map_err(|_| {
+            SinkError::terminal(format!("{}: {key:?} is no key of an object", self.shown))
+        })
+    }
+
+    fn failure(&self, doing: &str, key: &str, error: &Error) -> SinkError {
+        failure(&self.shown, &format!("{doing} {key}"), error)
+    }
+
     async fn signed(
         &self,
         method: Method,
         key: &Path,
         query: &[(&str, &str)],
-    ) -> Result<http::request::Builder, SinkError> {
+    ) -> Result<Call, SinkError> {
         let options = SignedUrlOptions::default().with_query(
             query
                 .iter()
@@ -128,40 +288,27 @@ impl S3Requests {
             .store
             .signed_url_opts(method.clone(), key, SIGNED, &options);
         let url = signing.await.map_err(|error| {
-            crate::http::object_store::cause(&error).unwrap_or_else(|| {
+            cause(&error).unwrap_or_else(|| {
                 SinkError::transient("the request could not be signed with these credentials")
             })
         })?;
-        Ok(Request::builder().method(method).uri(url.as_str()))
-    }
-
-    async fn send(
-        &self,
-        request: http::request::Builder,
-        body: String,
-    ) -> Result<(StatusCode, String), SinkError> {
-        let request = request
-            .header(header::CONTENT_LENGTH, body.len())
-            .body(client::full(body))
-            .map_err(|_| SinkError::terminal("the endpoint makes no valid request"))?;
-        let exchange = async {
-            let response = self.client.send(request).await?;
-            let status = response.status();
-            let text = client::read(response.into_body(), ANSWER).await?;
-            Ok((status, String::from_utf8_lossy(&text).into_owned()))
-        };
-        timeout(self.patience, exchange).await.unwrap_or_else(|_| {
-            let limit = self.patience.as_secs();
-            Err(SinkError::transient(format!("no answer within {limit} s")))
-        })
+        Ok(Call::new(method, url.to_string()).limit(ANSWER))
     }
 }
 
+fn attributes(label: &Label) -> Attributes {
+    let mut attributes = Attributes::new();
+    attributes.insert(Attribute::ContentType, label.content_type.into());
+    let name = Attribute::Metadata(IDENTITY.into());
+    attributes.insert(name, label.identity.clone().into());
+    attributes
+}
+
 /// The list of parts that an upload is made of.
-fn completion(parts: &[PartId]) -> String {
+fn parts_listed(parts: &[String]) -> String {
     let mut text = "<CompleteMultipartUpload>".to_owned();
     for (at, part) in parts.iter().enumerate() {
-        let tag = escaped(&part.content_id);
+        let tag = escaped(part);
         let number = at + 1;
         text.push_str(&format!(
             "<Part><ETag>{tag}</ETag><PartNumber>{number}</PartNumber></Part>"
@@ -180,20 +327,6 @@ fn uploads(page: &str) -> Vec<(String, String)> {
             Some((element(upload, "Key")?, element(upload, "UploadId")?))
         })
         .collect()
-}
-
-/// The text of the first element of this name.
-fn element(text: &str, name: &str) -> Option<String> {
-    let (_, rest) = text.split_once(&format!("<{name}>"))?;
-    let (value, _) = rest.split_once(&format!("</{name}>"))?;
-    let value = value
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&#34;", "\"")
-        .replace("&#39;", "'")
-        .replace("&apos;", "'");
-    Some(value.replace("&amp;", "&"))
 }
 
 fn escaped(text: &str) -> String {
@@ -223,11 +356,8 @@ mod tests {
 
     #[test]
     fn parts_are_listed_with_their_tags() {
-        let part = |tag: &str| PartId {
-            content_id: tag.to_owned(),
-        };
         assert_eq!(
-            completion(&[part("\"x\""), part("y")]),
+            parts_listed(&["\"x\"".to_owned(), "y".to_owned()]),
             "<CompleteMultipartUpload>\
              <Part><ETag>&quot;x&quot;</ETag><PartNumber>1</PartNumber></Part>\
              <Part><ETag>y</ETag><PartNumber>2</PartNumber></Part>\

@@ -11,8 +11,9 @@ use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
 use super::{
-    bucket::{Bucket, Expected, Label},
+    bucket::Bucket,
     fault::Refusal,
+    store::{Expected, Label},
 };
 use crate::{
     error::SinkError,
@@ -36,7 +37,7 @@ pub(super) async fn upload(
     bucket: &Arc<Bucket>,
     path: &RepoPath,
     body: &Body,
-    label: &Label<'_>,
+    label: &Label,
     expected: &Expected,
 ) -> Result<Written, SinkError> {
     let parts = Parts::new(body.pieces());
@@ -52,19 +53,25 @@ pub(super) async fn upload(
             sha256,
         });
     }
-    let mut upload = bucket.begin(path, label).await?;
+    let mut upload = match bucket.begin(path, label, expected).await {
+        Ok(upload) => upload,
+        Err(Refusal::Conflict) => return Err(changed(bucket, path)),
+        Err(Refusal::Failed(error)) => return Err(error),
+    };
     let mut bytes = first.len() as u64;
     let mut part = Some(first);
     while let Some(current) = part {
-        let (sent, made) = tokio::join!(upload.part(current), next(parts));
+        let is_last = parts.is_done();
+        let (sent, made) = tokio::join!(upload.part(current, is_last), next(parts));
         sent?;
         (parts, part) = made?;
         bytes += part.as_ref().map_or(0, Bytes::len) as u64;
     }
     let sha256 = parts.digest();
-    let completed = upload.complete(expected).await;
+    let completed = upload.complete(label, expected).await;
     let version = match completed {
-        Ok(()) => there(bucket, path, label).await?,
+        Ok(Some(version)) => version,
+        Ok(None) => there(bucket, path, label).await?,
         Err(refusal) => settle(bucket, path, label, Err(refusal)).await?,
     };
     Ok(Written {
@@ -79,7 +86,7 @@ pub(super) async fn upload(
 async fn settle(
     bucket: &Bucket,
     path: &RepoPath,
-    label: &Label<'_>,
+    label: &Label,
     written: Result<UpdateVersion, Refusal>,
 ) -> Result<UpdateVersion, SinkError> {
     let failed = match written {
@@ -90,7 +97,7 @@ async fn settle(
         Err(Refusal::Failed(error)) => return Err(error),
     };
     match bucket.find(path).await {
-        Ok(Some(found)) if found.identity.as_deref() == Some(label.identity) => Ok(found.version),
+        Ok(Some(found)) if found.identity.as_ref() == Some(&label.identity) => Ok(found.version),
         _ => Err(failed),
     }
 }
@@ -99,10 +106,10 @@ async fn settle(
 async fn there(
     bucket: &Bucket,
     path: &RepoPath,
-    label: &Label<'_>,
+    label: &Label,
 ) -> Result<UpdateVersion, SinkError> {
     match bucket.find(path).await? {
-        Some(found) if found.identity.as_deref() == Some(label.identity) => Ok(found.version),
+        Some(found) if found.identity.as_ref() == Some(&label.identity) => Ok(found.version),
         _ => Err(changed(bucket, path)),
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use object_store::UpdateVersion;
 use tokio::runtime::Handle;
 
-use super::bucket::{Bucket, Expected};
+use super::{bucket::Bucket, store::Expected};
 use crate::{
     error::SinkError,
     layout::{Held, RepoPath},

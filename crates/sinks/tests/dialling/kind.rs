@@ -233,6 +233,7 @@ async fn kafka(dialer: Dialer, host: &str, port: u16) -> Result<Arc<dyn Sink>, S
         local_repositories: false,
         census: Arc::default(),
         local_files: false,
+        workload: None,
     };
     backend::open(seed, &environment).await
 }

@@ -94,6 +94,7 @@ fn forbidden() -> Vec<Forbidden> {
                 .iter()
                 .map(|network| network.parse().unwrap())
                 .collect(),
+            platform: false,
         };
         places.push(Forbidden {
             policy,

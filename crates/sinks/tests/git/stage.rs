@@ -234,6 +234,7 @@ pub(crate) fn build(sketch: &Sketch, work: &Path) -> Result<Arc<dyn Sink>, SinkE
         local_repositories: true,
         census: Arc::clone(&sketch.census),
         local_files: false,
+        workload: None,
     };
     let seed = SinkSeed {
         key: SinkKey::new(SinkFamily::Snapshot, "team-a", &*sketch.name),

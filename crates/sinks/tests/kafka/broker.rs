@@ -38,6 +38,7 @@ pub(crate) fn environment() -> Environment {
         local_repositories: false,
         census: Arc::default(),
         local_files: false,
+        workload: None,
     }
 }
 

@@ -136,6 +136,7 @@ pub(crate) fn environment(networks: &[&str]) -> Environment {
         local_repositories: false,
         census: Arc::default(),
         local_files: false,
+        workload: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The suite of all backends, on S3.
+//! The suite of all backends, on each kind of object store.
 
 use std::{io::Read as _, sync::Arc};
 
@@ -13,14 +13,17 @@ use kollect_sinks::{
         segment::{GREATEST_LENGTH, sanitise},
     },
 };
-use kollect_testkit::{Proxy, S3, s3::Bucket};
+use kollect_testkit::Proxy;
 use serde_json::{Value, json};
 
-use crate::stage::{Sketch, blocking, bucket};
+use crate::{
+    places::{Kind, Place},
+    stage::Sketch,
+};
 
 /// A bucket behind a wire of its own.
-struct S3Subject {
-    bucket: Bucket,
+struct StoreSubject {
+    place: Place,
     proxy: Proxy,
     files: Files,
 }
@@ -33,14 +36,12 @@ enum Files {
     Set,
 }
 
-const WRONG: &str = "wrong-donkey-battery-staple";
-
-impl S3Subject {
-    async fn start(files: Files) -> Self {
-        let (bucket, port) = bucket("conformance").await;
+impl StoreSubject {
+    async fn start(kind: Kind, files: Files) -> Self {
+        let place = Place::new(kind, "conformance").await;
         Self {
-            bucket,
-            proxy: Proxy::to(("127.0.0.1", port)).expect("a wire"),
+            proxy: Proxy::to(("127.0.0.1", place.port())).expect("a wire"),
+            place,
             files,
         }
     }
@@ -58,7 +59,7 @@ impl S3Subject {
                 "objectStore": { "partitioning": "current" },
             }),
         };
-        let mut sketch = Sketch::s3(&self.bucket, self.proxy.port(), extra);
+        let mut sketch = self.place.sketch(self.proxy.port(), extra);
         sketch.spec["cluster"] = json!(cluster);
         sketch
     }
@@ -86,14 +87,14 @@ fn items(document: &Value) -> Vec<Value> {
 }
 
 #[async_trait]
-impl Subject for S3Subject {
+impl Subject for StoreSubject {
     async fn sink(&self, cluster: &str) -> Arc<dyn Sink> {
         self.sketch(cluster).open().await.expect("a sink")
     }
 
     async fn sink_with_wrong_credentials(&self) -> Option<Arc<dyn Sink>> {
         let mut sketch = self.sketch("prod-west");
-        WRONG.clone_into(&mut sketch.secret[1].1);
+        self.place.spoil(&mut sketch, self.proxy.port());
         Some(sketch.open().await.expect("a sink"))
     }
 
@@ -118,8 +119,7 @@ impl Subject for S3Subject {
                 format!("pre/fix/{}", lake.part(&place, 1, 1).unwrap())
             }
         };
-        let bucket = self.bucket.clone();
-        let bytes = blocking(move || bucket.read(&key).unwrap()).await;
+        let bytes = self.place.read(&key).await;
         bytes.map_or_else(Vec::new, |bytes| self.read(&bytes))
     }
 
@@ -137,31 +137,35 @@ impl Subject for S3Subject {
     }
 
     async fn lose(&self) -> bool {
-        let bucket = self.bucket.clone();
-        blocking(move || bucket.clear().is_ok()).await
+        self.place.clear().await;
+        true
     }
 
     async fn mark(&self) -> Option<String> {
-        let bucket = self.bucket.clone();
-        Some(blocking(move || format!("{:?}", bucket.objects().unwrap())).await)
+        Some(format!("{:?}", self.place.marks().await))
     }
 
     fn secrets(&self) -> Vec<String> {
-        vec![
-            S3::shared().unwrap().secret_key().to_owned(),
-            WRONG.to_owned(),
-        ]
+        self.place.secrets()
     }
 }
 
-mod json_document {
-    kollect_sinks::conformance_tests!(super::S3Subject::start(super::Files::Json).await);
+macro_rules! on {
+    ($($name:ident: $kind:ident $files:ident),* $(,)?) => {$(
+        mod $name {
+            kollect_sinks::conformance_tests!(
+                super::StoreSubject::start(super::Kind::$kind, super::Files::$files).await
+            );
+        }
+    )*};
 }
 
-mod compressed_lines {
-    kollect_sinks::conformance_tests!(super::S3Subject::start(super::Files::CompressedLines).await);
-}
-
-mod set_of_files {
-    kollect_sinks::conformance_tests!(super::S3Subject::start(super::Files::Set).await);
+on! {
+    json_document: S3 Json,
+    compressed_lines: S3 CompressedLines,
+    set_of_files: S3 Set,
+    gcs_json_document: Gcs Json,
+    gcs_set_of_files: Gcs Set,
+    azure_json_document: AzureKey Json,
+    azure_set_of_files: AzureSignature Set,
 }

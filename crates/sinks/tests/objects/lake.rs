@@ -316,6 +316,104 @@ print(json.dumps({
     assert_eq!(found["rows"], json!([3, 2]));
 }
 
+/// 05b §2.4: files are compressed as asked, and both readers read them.
+#[tokio::test(flavor = "multi_thread")]
+async fn codecs_are_the_ones_asked_for() {
+    let (bucket, port) = bucket("codecs").await;
+    for codec in ["none", "gzip", "snappy", "zstd"] {
+        let extra = json!({
+            "cluster": codec, "serialization": {"format": "parquet", "compression": codec},
+        });
+        deliver(&bucket, port, extra, &delivery(rows(&vector()), AT)).await;
+    }
+    let copy = copy(&bucket).await;
+    let found = python(
+        copy.path(),
+        r#"
+import json, glob, duckdb, pyarrow.parquet as pq
+con = duckdb.connect()
+found = {}
+for path in sorted(glob.glob("inventory/*/*/part-0001.parquet")):
+    file = pq.ParquetFile(path)
+    codecs = {file.metadata.row_group(0).column(i).compression for i in range(file.metadata.num_columns)}
+    rows = con.execute(f"select count(*) from '{path}'").fetchone()[0]
+    found[path.split("/")[1].split("=")[1]] = [sorted(codecs), file.read().num_rows, rows]
+print(json.dumps(found))
+"#,
+    )
+    .await;
+    let expected = json!({
+        "none": [["UNCOMPRESSED"], 2, 2], "gzip": [["GZIP"], 2, 2],
+        "snappy": [["SNAPPY"], 2, 2], "zstd": [["ZSTD"], 2, 2],
+    });
+    assert_eq!(found, expected);
+}
+
+/// The queries for DuckDB in the documentation give answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_queries_work() {
+    let (bucket, port) = bucket("queries").await;
+    let of = |images: &[&str], at: &str| {
+        let lines: Vec<Line<'_>> = images
+            .iter()
+            .map(|image| ("Deployment", "team-a", *image, json!({"image": image})))
+            .collect();
+        let mut delivery = delivery(rows(&lines), at);
+        delivery.documents.types = types(&[("image", "string")]);
+        delivery
+    };
+    let now = jiff::Timestamp::now();
+    let yesterday = (now - jiff::SignedDuration::from_hours(24)).to_string();
+    let lake = json!({"cluster": "prod-west", "serialization": {"format": "parquet"}});
+    deliver(&bucket, port, lake.clone(), &of(&["new", "both"], AT)).await;
+    let mut dated = lake;
+    dated["objectStore"] = json!({"partitioning": "dated"});
+    let mut history = Sketch::s3(&bucket, port, dated);
+    "history".clone_into(&mut history.name);
+    let history = history.open().await.unwrap();
+    for (images, at) in [(["old", "both"], yesterday), (["new", "both"], now.to_string())] {
+        history.deliver(&of(&images, &at)).await.unwrap();
+    }
+    let copy = copy(&bucket).await;
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sinks/object-stores.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let queries: Vec<String> = docs
+        .split("```sql\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .filter(|query| query.contains("read_parquet"))
+        .map(|query| query.replace("s3://inventory-lake/exports/", ""))
+        .collect();
+    let text = serde_json::to_string(&queries).unwrap();
+    std::fs::write(copy.join("queries.json"), text).unwrap();
+    let found = python(
+        copy.path(),
+        r#"
+import json, duckdb
+con = duckdb.connect()
+con.execute("SET TimeZone = 'UTC'")
+answers = []
+for query in json.load(open("queries.json")):
+    for statement in duckdb.extract_statements(query):
+        answer = con.execute(statement)
+    answers.append(sorted(answer.fetchall()))
+print(json.dumps(answers))
+"#,
+    )
+    .await;
+    assert_eq!(
+        found,
+        json!([
+            [
+                ["prod-west", "team-a", "both", "both"],
+                ["prod-west", "team-a", "new", "new"]
+            ],
+            [[2]],
+            [["old"]],
+        ])
+    );
+}
+
 /// Many rows: several row groups, one file, all of them there; and none at all is a file as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_rows_and_none() {

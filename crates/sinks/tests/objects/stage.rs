@@ -35,6 +35,7 @@ pub(crate) fn environment() -> Environment {
         local_repositories: false,
         census: Arc::default(),
         local_files: false,
+        workload: None,
     }
 }
 
@@ -68,6 +69,13 @@ impl Sketch {
     }
 
     pub(crate) async fn open(&self) -> Result<Arc<dyn Sink>, SinkError> {
+        self.open_in(&environment()).await
+    }
+
+    pub(crate) async fn open_in(
+        &self,
+        environment: &Environment,
+    ) -> Result<Arc<dyn Sink>, SinkError> {
         let spec: KollectSnapshotSinkSpec =
             serde_json::from_value(self.spec.clone()).expect("a description");
         let secret: SecretData = self.secret.iter().cloned().collect();
@@ -80,7 +88,7 @@ impl Sketch {
                 authority: None,
             },
         };
-        open(seed, &environment()).await
+        open(seed, environment).await
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn environment() -> Environment {
         local_repositories: false,
         census: std::sync::Arc::default(),
         local_files: false,
+        workload: None,
     }
 }
 

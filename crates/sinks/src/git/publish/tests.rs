@@ -115,6 +115,7 @@ pub(super) fn read(
         local_repositories: true,
         census: std::sync::Arc::default(),
         local_files: false,
+        workload: None,
     };
     settings::settings(&spec, &materials, &environment)
 }
