@@ -5,14 +5,60 @@ use serde_json::{Value, json};
 
 use crate::{
     liar::{Liar, Lie},
-    stage::{Sketch, blocking, bucket, delivery, objects, rows},
+    places::{Kind, Place},
+    stage::{delivery, rows},
 };
 
 const AT: &str = "2026-08-01T12:00:00Z";
 const BUSY: &str =
     "<Error><Code>InternalError</Code><Message>secret-of-the-server</Message></Error>";
 const SLOW: &str = "<Error><Code>SlowDown</Code></Error>";
-const KEY: &str = "inventory/team-a/web.json";
+const KEY: &str = "pre/fix/inventory/team-a/web.json";
+
+/// The request that writes the document, as far as it differs from others.
+fn writing(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Gcs => ("POST", "web.json"),
+        Kind::S3 | Kind::AzureKey | Kind::AzureSignature => ("PUT", "inventory/team-a/web.json"),
+    }
+}
+
+/// Part of the requests that list.
+fn listing(kind: Kind) -> &'static str {
+    match kind {
+        Kind::S3 => "list-type=2",
+        Kind::Gcs => "/o?prefix=",
+        Kind::AzureKey | Kind::AzureSignature => "comp=list",
+    }
+}
+
+/// A case for each kind of server.
+macro_rules! everywhere {
+    ($($case:ident),* $(,)?) => {$(
+        mod $case {
+            #[tokio::test(flavor = "multi_thread")]
+            async fn s3() {
+                super::$case(super::Kind::S3).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn gcs() {
+                super::$case(super::Kind::Gcs).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn azure() {
+                super::$case(super::Kind::AzureKey).await;
+            }
+        }
+    )*};
+}
+
+everywhere! {
+    an_error_after_the_upload_is_no_error,
+    refused_uploads_heal,
+    lists_that_lie_remove_nothing,
+}
 
 fn some(replicas: u32) -> kollect_inventory::Snapshot {
     rows(&[("Deployment", "team-a", "api", json!({"replicas": replicas}))])
@@ -40,8 +86,7 @@ fn lie(
 }
 
 /// An object that was written although the answer says otherwise is there, and the delivery knows.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_error_after_the_upload_is_no_error() {
+async fn an_error_after_the_upload_is_no_error(kind: Kind) {
     for (told, answer) in [
         (1, Some(("500 Internal Server Error", BUSY))),
         (10, Some(("500 Internal Server Error", BUSY))),
@@ -55,25 +100,23 @@ async fn an_error_after_the_upload_is_no_error() {
         (1, Some(("503 Slow Down", SLOW))),
         (1, None),
     ] {
-        let (bucket, port) = bucket("after").await;
-        let liar = Liar::to(port);
-        let sink = Sketch::s3(&bucket, liar.port, json!({}))
-            .open()
-            .await
-            .unwrap();
+        let place = Place::new(kind, "after").await;
+        let liar = Liar::to(place.port());
+        let sketch = place.sketch(liar.port, json!({}));
+        let sink = sketch.open().await.unwrap();
         sink.deliver(&delivery(some(1), AT)).await.unwrap();
-        liar.tell(lie("PUT", KEY, told, true, answer));
+        let (method, about) = writing(kind);
+        liar.tell(lie(method, about, told, true, answer));
         sink.deliver(&delivery(some(2), AT))
             .await
             .unwrap_or_else(|error| panic!("{answer:?}: {error}"));
-        assert_eq!(replicas(&objects(&bucket).await[KEY]), 2, "{answer:?}");
+        assert_eq!(replicas(&place.read(KEY).await.unwrap()), 2, "{answer:?}");
         assert!(told > 1 || liar.is_done(), "{answer:?}");
     }
 }
 
 /// What was not written is told, with its class, and heals with the next delivery.
-#[tokio::test(flavor = "multi_thread")]
-async fn refused_uploads_heal() {
+async fn refused_uploads_heal(kind: Kind) {
     for answer in [
         Some(("500 Internal Server Error", BUSY)),
         Some(("503 Slow Down", SLOW)),
@@ -81,21 +124,20 @@ async fn refused_uploads_heal() {
         Some(("429 Too Many Requests", "")),
         None,
     ] {
-        let (bucket, port) = bucket("refused").await;
-        let liar = Liar::to(port);
-        let sink = Sketch::s3(&bucket, liar.port, json!({}))
-            .open()
-            .await
-            .unwrap();
+        let place = Place::new(kind, "refused").await;
+        let liar = Liar::to(place.port());
+        let sketch = place.sketch(liar.port, json!({}));
+        let sink = sketch.open().await.unwrap();
         sink.deliver(&delivery(some(1), AT)).await.unwrap();
-        liar.tell(lie("PUT", KEY, 3, false, answer));
+        let (method, about) = writing(kind);
+        liar.tell(lie(method, about, 3, false, answer));
         let failed = sink.deliver(&delivery(some(2), AT)).await;
         match failed {
             // A refusal that comes once may be overcome at once.
             Ok(_) => {}
             Err(SinkError::Transient(text)) => {
                 assert!(!text.contains("secret-of-the-server"), "{text}");
-                assert_eq!(replicas(&objects(&bucket).await[KEY]), 1, "{answer:?}");
+                assert_eq!(replicas(&place.read(KEY).await.unwrap()), 1, "{answer:?}");
             }
             Err(other) => panic!("{answer:?}: {other:?}"),
         }
@@ -107,29 +149,49 @@ async fn refused_uploads_heal() {
             }
         }
         last.unwrap();
-        assert_eq!(replicas(&objects(&bucket).await[KEY]), 2, "{answer:?}");
+        assert_eq!(replicas(&place.read(KEY).await.unwrap()), 2, "{answer:?}");
     }
 }
 
+/// What is there besides records.
+async fn files(place: &Place) -> Vec<(String, Option<Vec<u8>>)> {
+    let mut found = Vec::new();
+    for key in place.marks().await.into_keys() {
+        if !key.contains("/.kollect/") {
+            let bytes = place.read(&key).await;
+            found.push((key, bytes));
+        }
+    }
+    found
+}
+
 /// A list that leaves out what is there, or never ends, makes nobody remove anything.
-#[tokio::test(flavor = "multi_thread")]
-async fn lists_that_lie_remove_nothing() {
-    const EMPTY: &str = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
-    const CUT: &str = "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>";
-    const GARBLED: &str = "<ListBucketResult><Contents><Key>";
-    for page in [EMPTY, CUT, GARBLED] {
-        let (bucket, port) = bucket("lists").await;
-        let liar = Liar::to(port);
-        let sink = Sketch::s3(&bucket, liar.port, json!({}))
-            .open()
-            .await
-            .unwrap();
+async fn lists_that_lie_remove_nothing(kind: Kind) {
+    let pages: [&str; 3] = match kind {
+        Kind::S3 => [
+            "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>",
+            "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+            "<ListBucketResult><Contents><Key>",
+        ],
+        Kind::Gcs => ["{}", r#"{"nextPageToken":"again"}"#, r#"{"items":[{"na"#],
+        Kind::AzureKey | Kind::AzureSignature => [
+            "<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>",
+            "<EnumerationResults><Blobs /><NextMarker>again</NextMarker></EnumerationResults>",
+            "<html>",
+        ],
+    };
+    for page in pages {
+        let place = Place::new(kind, "lists").await;
+        let liar = Liar::to(place.port());
+        let sketch = place.sketch(liar.port, json!({}));
+        let sink = sketch.open().await.unwrap();
         sink.deliver(&delivery(some(1), AT)).await.unwrap();
-        let before = objects(&bucket).await;
-        liar.tell(lie("GET", "list-type=2", 20, false, Some(("200 OK", page))));
+        let before = files(&place).await;
+        let lies = lie("GET", listing(kind), 20, false, Some(("200 OK", page)));
+        liar.tell(lies);
         let _ = sink.deliver(&delivery(some(1), AT)).await;
         let _ = sink.retire(&delivery(some(1), AT).inventory).await;
-        assert_eq!(objects(&bucket).await, before, "{page}");
+        assert_eq!(files(&place).await, before, "{page}");
     }
 }
 
@@ -140,12 +202,10 @@ async fn refusals_have_classes() {
         ("<Error><Code>RequestTimeTooSkewed</Code></Error>", false),
         ("<Error><Code>InvalidAccessKeyId</Code></Error>", true),
     ] {
-        let (bucket, port) = bucket("classes").await;
-        let liar = Liar::to(port);
-        let sink = Sketch::s3(&bucket, liar.port, json!({}))
-            .open()
-            .await
-            .unwrap();
+        let place = Place::new(Kind::S3, "classes").await;
+        let liar = Liar::to(place.port());
+        let sketch = place.sketch(liar.port, json!({}));
+        let sink = sketch.open().await.unwrap();
         liar.tell(lie(
             "GET",
             "list-type=2",
@@ -159,6 +219,6 @@ async fn refusals_have_classes() {
             terminal,
             "{failed}"
         );
-        assert!(blocking(move || bucket.objects().unwrap()).await.is_empty());
+        assert!(place.marks().await.is_empty());
     }
 }
