@@ -193,6 +193,22 @@ fn allow_lists_open_exactly_what_they_name() {
     }
 }
 
+/// For the one who asks the platform who this process is; private networks stay another question.
+#[test]
+fn platform_services_are_opened_by_their_own_word() {
+    let policy = AddressPolicy {
+        platform: true,
+        ..AddressPolicy::default()
+    };
+    for host in ["169.254.169.254", "metadata.google.internal", "[fd00:ec2::23]"] {
+        assert!(policy.allows_host(host), "{host}");
+        assert!(!AddressPolicy::default().allows_host(host), "{host}");
+    }
+    for host in ["10.0.0.1", "127.0.0.1", "localhost"] {
+        assert!(!policy.allows_host(host), "{host}");
+    }
+}
+
 #[test]
 fn an_allowed_host_may_be_anywhere_but_on_the_platform() {
     let policy = AddressPolicy {
