@@ -146,9 +146,12 @@ impl State {
         let has = |name: &str, value: &str| head.get(name) == Some(value);
         let seconds = Value::from;
         let text = |life: u64| Value::from(life.to_string());
-        let when = |right: bool, answer: &dyn Fn() -> Answer| match right {
-            true => answer(),
-            false => Answer::new("403 Forbidden", r#"{"error":"access_denied"}"#),
+        let when = |right: bool, answer: &dyn Fn() -> Answer| {
+            if right {
+                answer()
+            } else {
+                Answer::new("403 Forbidden", r#"{"error":"access_denied"}"#)
+            }
         };
         let answer = match (method, path) {
             ("POST", "/token") => when(body.contains("assertion=ey"), &|| self.token(seconds)),

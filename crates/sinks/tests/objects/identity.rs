@@ -12,6 +12,7 @@ use kollect_testkit::{Azure, Cloud, Gcs, RunDir, S3, s3};
 use serde_json::json;
 
 use crate::{
+    liar::Liar,
     places::{ALL, Kind, Place},
     stage::{Sketch, blocking, delivery, environment, rows},
 };
@@ -205,4 +206,22 @@ async fn tokens_go_nowhere_else() {
         );
         assert_eq!(cloud.asked(), []);
     }
+}
+
+/// The third part of temporary keys goes along with every request, and a changed Secret is used.
+#[tokio::test(flavor = "multi_thread")]
+async fn session_tokens_go_along() {
+    let place = Place::new(Kind::S3, "session").await;
+    let liar = Liar::to(place.port());
+    let mut sketch = place.sketch(liar.port, json!({}));
+    let name = "sessionToken".to_owned();
+    sketch.secret.push((name, "of-monday\n".to_owned()));
+    let monday = sketch.open().await.unwrap();
+    let _ = monday.probe().await;
+    let _ = sketch.secret.pop();
+    let without = sketch.open().await.unwrap();
+    let seen = liar.sessions();
+    assert!(!seen.is_empty() && seen.iter().all(|token| token == "of-monday"), "{seen:?}");
+    without.probe().await.unwrap();
+    assert!(liar.sessions()[seen.len()..].iter().all(String::is_empty));
 }

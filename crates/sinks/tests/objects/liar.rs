@@ -26,6 +26,7 @@ pub(crate) struct Lie {
 pub(crate) struct Liar {
     pub(crate) port: u16,
     lies: Arc<Mutex<Vec<Lie>>>,
+    sessions: Arc<Mutex<Vec<String>>>,
 }
 
 impl Liar {
@@ -33,14 +34,24 @@ impl Liar {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let lies: Arc<Mutex<Vec<Lie>>> = Arc::default();
-        let shared = Arc::clone(&lies);
+        let sessions: Arc<Mutex<Vec<String>>> = Arc::default();
+        let shared = (Arc::clone(&lies), Arc::clone(&sessions));
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let lies = Arc::clone(&shared);
-                thread::spawn(move || serve(&client, server, &lies));
+                let (lies, sessions) = shared.clone();
+                thread::spawn(move || serve(&client, server, &lies, &sessions));
             }
         });
-        Self { port, lies }
+        Self {
+            port,
+            lies,
+            sessions,
+        }
+    }
+
+    /// The session tokens of all requests, nothing for those without.
+    pub(crate) fn sessions(&self) -> Vec<String> {
+        lock(&self.sessions).clone()
     }
 
     pub(crate) fn tell(&self, lie: Lie) {
@@ -58,9 +69,16 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// One request per connection.
-fn serve(client: &TcpStream, server: u16, lies: &Mutex<Vec<Lie>>) -> Option<()> {
+fn serve(
+    client: &TcpStream,
+    server: u16,
+    lies: &Mutex<Vec<Lie>>,
+    sessions: &Mutex<Vec<String>>,
+) -> Option<()> {
     let mut reader = BufReader::new(client);
     let head = Head::read(&mut reader).ok()??;
+    let session = head.get("x-amz-security-token").unwrap_or_default();
+    lock(sessions).push(session.to_owned());
     let body = head.body(&mut reader).ok()?.unwrap_or_default();
     let lie = {
         let mut lies = lock(lies);
