@@ -163,9 +163,7 @@ pub async fn open(seed: SinkSeed, environment: &Environment) -> Result<Arc<dyn S
 /// Each backend can be left out of a program.
 fn not_built_in(sink_type: SinkType) -> SinkError {
     let word = sink_type.as_str();
-    SinkError::terminal(format!(
-        "sink type {word:?} is not built into this program"
-    ))
+    SinkError::terminal(format!("sink type {word:?} is not built into this program"))
 }
 
 async fn open_within(
@@ -281,10 +279,7 @@ mod tests {
     #[test]
     fn a_backend_that_is_not_built_in_says_so() {
         let expected = "sink type \"gcs\" is not built into this program";
-        assert_eq!(
-            not_built_in(SinkType::Gcs),
-            SinkError::terminal(expected)
-        );
+        assert_eq!(not_built_in(SinkType::Gcs), SinkError::terminal(expected));
     }
 
     /// Hangs in its first opening until it is released.

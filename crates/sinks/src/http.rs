@@ -8,9 +8,9 @@ mod connector;
 #[cfg(feature = "object-store")]
 pub mod object_store;
 mod tasks;
-pub(crate) mod text;
 #[cfg(test)]
 mod tests;
+pub(crate) mod text;
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 

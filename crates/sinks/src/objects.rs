@@ -433,7 +433,12 @@ impl Sink for ObjectSink {
             content_type: PLAIN,
         };
         match bucket
-            .put(&path, Bytes::from_static(b"\n"), &label, &bucket.no_version())
+            .put(
+                &path,
+                Bytes::from_static(b"\n"),
+                &label,
+                &bucket.no_version(),
+            )
             .await
         {
             Err(Refusal::Conflict) => Ok(format!("{bucket:?} can be listed and written")),

@@ -172,7 +172,8 @@ impl Container {
                     },
                 );
             }
-            marker = between(&text, "<NextMarker>", "</NextMarker>").map_or_else(String::new, encoded);
+            marker =
+                between(&text, "<NextMarker>", "</NextMarker>").map_or_else(String::new, encoded);
             if marker.is_empty() {
                 return Ok(found);
             }

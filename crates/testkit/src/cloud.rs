@@ -185,13 +185,16 @@ impl State {
             ("PUT", "/latest/api/token") => Answer::new("200 OK", "session-of-instance"),
             ("GET", path) if path.starts_with("/latest/meta-data/iam/security-credentials/") => {
                 let role = path.ends_with("/the-role");
-                when(has("x-aws-ec2-metadata-token", "session-of-instance"), &|| {
-                    if role {
-                        self.keys()
-                    } else {
-                        Answer::new("200 OK", "the-role")
-                    }
-                })
+                when(
+                    has("x-aws-ec2-metadata-token", "session-of-instance"),
+                    &|| {
+                        if role {
+                            self.keys()
+                        } else {
+                            Answer::new("200 OK", "the-role")
+                        }
+                    },
+                )
             }
             _ => return None,
         };
@@ -261,7 +264,12 @@ fn plain(status: &str, body: &str) -> Vec<u8> {
 /// What the server behind answers.
 fn pass(server: u16, query: &str, head: &Head, body: &[u8]) -> Option<Vec<u8>> {
     let mut upstream = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).ok()?;
-    let mut own = vec!["connection", "content-length", "transfer-encoding", "expect"];
+    let mut own = vec![
+        "connection",
+        "content-length",
+        "transfer-encoding",
+        "expect",
+    ];
     let mut request = if query.is_empty() {
         format!("{}\r\n", head.start)
     } else {
@@ -276,7 +284,9 @@ fn pass(server: u16, query: &str, head: &Head, body: &[u8]) -> Option<Vec<u8>> {
         }
     }
     let length = body.len();
-    request.push_str(&format!("Connection: close\r\nContent-Length: {length}\r\n\r\n"));
+    request.push_str(&format!(
+        "Connection: close\r\nContent-Length: {length}\r\n\r\n"
+    ));
     upstream.write_all(request.as_bytes()).ok()?;
     upstream.write_all(body).ok()?;
     let mut answer = Vec::new();

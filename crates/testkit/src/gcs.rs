@@ -81,9 +81,7 @@ impl Gcs {
             client: Client::plain(self.port),
         };
         let wish = json!({ "name": bucket.name });
-        bucket
-            .client
-            .post("/storage/v1/b?project=kollect", &wish)?;
+        bucket.client.post("/storage/v1/b?project=kollect", &wish)?;
         Ok(bucket)
     }
 

@@ -37,11 +37,7 @@ pub(super) fn fill(cluster: &Cluster, server: &S3) -> Result<Bucket> {
     let reference = r#"[{"op":"add","path":"/spec/snapshotSinkRefs/-","value":{"name":"lake"}}]"#;
     for (object, kind, patch) in [
         ("kollectsnapshotsink/lake", "--type=merge", place.as_str()),
-        (
-            "kollectinventory/team-inventory",
-            "--type=json",
-            reference,
-        ),
+        ("kollectinventory/team-inventory", "--type=json", reference),
     ] {
         cluster.kubectl(&["patch", object, "-n", "team-a", kind, "-p", patch])?;
     }
@@ -73,6 +69,8 @@ pub(super) fn query(bucket: &Bucket, image: &str) -> Result<()> {
         Ok(table)
     })?;
     println!("\n$ duckdb -c \"{QUERY}\"\n{}", answer.trim_end());
-    say("the same rows, as Parquet in a bucket; their columns have the types that profiles declare");
+    say(
+        "the same rows, as Parquet in a bucket; their columns have the types that profiles declare",
+    );
     Ok(())
 }

@@ -200,7 +200,11 @@ fn platform_services_are_opened_by_their_own_word() {
         platform: true,
         ..AddressPolicy::default()
     };
-    for host in ["169.254.169.254", "metadata.google.internal", "[fd00:ec2::23]"] {
+    for host in [
+        "169.254.169.254",
+        "metadata.google.internal",
+        "[fd00:ec2::23]",
+    ] {
         assert!(policy.allows_host(host), "{host}");
         assert!(!AddressPolicy::default().allows_host(host), "{host}");
     }

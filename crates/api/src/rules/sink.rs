@@ -15,7 +15,8 @@ use crate::{
         database::{DatabaseSinkType, POSTGRES_VIEW_COLUMNS, Postgres},
         event::{EventSinkType, Nats},
         snapshot::{
-            AzureBlob, Git, MergeRequestMode, ObjectStore, Partitioning, PushPolicy, SnapshotSinkType,
+            AzureBlob, Git, MergeRequestMode, ObjectStore, Partitioning, PushPolicy,
+            SnapshotSinkType,
         },
     },
 };

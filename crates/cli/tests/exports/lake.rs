@@ -77,7 +77,13 @@ fn churn_is_gathered() -> Result<()> {
         .arg(&repository)
         .status()?;
     ensure!(made.success());
-    sink(&stage, "bucket", &server, &bucket, &json!({"cluster": "east"}))?;
+    sink(
+        &stage,
+        "bucket",
+        &server,
+        &bucket,
+        &json!({"cluster": "east"}),
+    )?;
     let layout = json!({
         "type": "git", "cluster": "east", "layout": {"mode": "document"}, "git": {},
         "serialization": {"format": "json"},
@@ -137,9 +143,15 @@ fn churn_is_gathered() -> Result<()> {
     println!(
         "{changes} changes in {took} s: {written} documents (every {documents} s), {made} commits (every {commits} s)"
     );
-    assert!(written <= most(documents), "{written} documents in {took} s");
+    assert!(
+        written <= most(documents),
+        "{written} documents in {took} s"
+    );
     assert!(made <= most(commits), "{made} commits in {took} s");
-    assert!(written > 0 && made > 0, "{written} documents, {made} commits");
+    assert!(
+        written > 0 && made > 0,
+        "{written} documents, {made} commits"
+    );
 
     // The last state arrives.
     let expected = stage.listed()?;
@@ -180,7 +192,9 @@ fn two_clusters_share_a_bucket() -> Result<()> {
         stage.eventually("a set", || {
             let part = bucket.read(&format!("{set}part-0001.json"))?;
             ensure!(numbers(part)?.get("m") == Some(&number.to_string()));
-            bucket.read(&format!("{set}latest.json"))?.context("no manifest")
+            bucket
+                .read(&format!("{set}latest.json"))?
+                .context("no manifest")
         })?;
         stages.push((stage, set));
     }

@@ -35,7 +35,10 @@ mod tests {
     #[test]
     fn texts_are_escaped_and_read() {
         assert_eq!(encoded("a/b=c d~é"), "a%2Fb%3Dc%20d~%C3%A9");
-        assert_eq!(element("<a><b>x&amp;lt;y</b></a>", "b").as_deref(), Some("x&lt;y"));
+        assert_eq!(
+            element("<a><b>x&amp;lt;y</b></a>", "b").as_deref(),
+            Some("x&lt;y")
+        );
         assert_eq!(element("<a>x", "a"), None);
     }
 }

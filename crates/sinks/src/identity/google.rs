@@ -123,7 +123,9 @@ impl ServiceAccountKey {
             .parse()
             .map_err(|_| KeyError::Address)?;
         let scheme = token_uri.scheme_str();
-        if token_uri.host().is_none() || !(scheme == Some("https") || (plain && scheme == Some("http"))) {
+        if token_uri.host().is_none()
+            || !(scheme == Some("https") || (plain && scheme == Some("http")))
+        {
             return Err(KeyError::Address);
         }
         Ok(Self {
@@ -284,7 +286,9 @@ fn refused(status: StatusCode, body: &[u8]) -> SinkError {
     let word = serde_json::from_slice(body)
         .ok()
         .map(|refusal: Refusal| refusal.error)
-        .filter(|word| word.len() < 40 && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+        .filter(|word| {
+            word.len() < 40 && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+        });
     let word = word.as_deref().unwrap_or("no reason");
     match status.as_u16() {
         400 | 401 | 403 => SinkError::terminal(format!(

@@ -269,17 +269,35 @@ mod tests {
         for (server, trust, google, azure) in [
             ("https://storage.googleapis.com", &plain, true, false),
             ("https://acct.blob.core.windows.net", &plain, false, true),
-            ("https://ACCT.blob.core.usgovcloudapi.net", &plain, false, true),
+            (
+                "https://ACCT.blob.core.usgovcloudapi.net",
+                &plain,
+                false,
+                true,
+            ),
             ("http://127.0.0.1:7", &plain, true, true),
             ("http://storage.googleapis.com", &plain, false, false),
             ("https://storage.googleapis.com", &careless, false, false),
-            ("https://storage.googleapis.com.evil.example", &plain, false, false),
+            (
+                "https://storage.googleapis.com.evil.example",
+                &plain,
+                false,
+                false,
+            ),
             ("https://evilgoogleapis.com", &plain, false, false),
             ("https://evil.example/.googleapis.com", &plain, false, false),
             ("https://evil.example:443", &plain, false, false),
         ] {
-            assert_eq!(workload.may_show_google(server, trust).is_ok(), google, "{server}");
-            assert_eq!(workload.may_show_azure(server, trust).is_ok(), azure, "{server}");
+            assert_eq!(
+                workload.may_show_google(server, trust).is_ok(),
+                google,
+                "{server}"
+            );
+            assert_eq!(
+                workload.may_show_azure(server, trust).is_ok(),
+                azure,
+                "{server}"
+            );
         }
     }
 

@@ -162,7 +162,11 @@ mod tests {
                 "https://files.example.com/accty/p",
                 Some((Some("https://files.example.com"), "accty", "p")),
             ),
-            (azure, "http://h:10000/acct", Some((Some("http://h:10000"), "acct", ""))),
+            (
+                azure,
+                "http://h:10000/acct",
+                Some((Some("http://h:10000"), "acct", "")),
+            ),
             (azure, "s3://box", None),
             (s3, "az://box", None),
             (s3, "http://h:9000", None),

@@ -169,10 +169,7 @@ impl Store for AzureStore {
         Ok(block)
     }
 
-    async fn complete(
-        &self,
-        completion: Completion<'_>,
-    ) -> Result<Option<UpdateVersion>, Refusal> {
+    async fn complete(&self, completion: Completion<'_>) -> Result<Option<UpdateVersion>, Refusal> {
         let what = format!("writing {}", completion.key);
         let mut list = "<BlockList>".to_owned();
         for block in completion.parts {

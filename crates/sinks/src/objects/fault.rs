@@ -291,7 +291,11 @@ mod tests {
             (403, Some("forbidden"), Class::Forbidden),
             (403, Some("rateLimitExceeded"), Class::Transient),
             (403, Some("AuthenticationFailed"), Class::Terminal),
-            (403, Some("AuthorizationPermissionMismatch"), Class::Forbidden),
+            (
+                403,
+                Some("AuthorizationPermissionMismatch"),
+                Class::Forbidden,
+            ),
             (403, Some("AuthorizationFailure"), Class::Forbidden),
             (404, Some("ContainerNotFound"), Class::Terminal),
             (404, Some("NoSuchBucket"), Class::Terminal),

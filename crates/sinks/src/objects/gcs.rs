@@ -266,10 +266,7 @@ impl Store for GcsStore {
         Ok(String::new())
     }
 
-    async fn complete(
-        &self,
-        completion: Completion<'_>,
-    ) -> Result<Option<UpdateVersion>, Refusal> {
+    async fn complete(&self, completion: Completion<'_>) -> Result<Option<UpdateVersion>, Refusal> {
         let what = format!("writing {}", completion.key);
         let Completion { offset, last, .. } = completion;
         let total = offset + last.len() as u64;
@@ -339,7 +336,10 @@ impl GcsStore {
     async fn send(&self, what: &str, call: Call) -> Result<Reply, SinkError> {
         let at = |error: SinkError| error.at(&format!("{}: {what}", self.shown));
         let token = self.keys.token().await.map_err(at)?;
-        let with = |token: &str| call.clone().header("authorization", &format!("Bearer {token}"));
+        let with = |token: &str| {
+            call.clone()
+                .header("authorization", &format!("Bearer {token}"))
+        };
         let reply = self.rest.send(&with(token.expose())).await.map_err(at)?;
         if reply.status.as_u16() != 401 {
             return Ok(reply);
@@ -376,11 +376,7 @@ impl GcsStore {
         self.parsed(what, reply)
     }
 
-    fn parsed<'r, T: Deserialize<'r>>(
-        &self,
-        what: &str,
-        reply: &'r Reply,
-    ) -> Result<T, SinkError> {
+    fn parsed<'r, T: Deserialize<'r>>(&self, what: &str, reply: &'r Reply) -> Result<T, SinkError> {
         if !reply.status.is_success() {
             return Err(self.answered(what, reply));
         }

@@ -364,7 +364,10 @@ mod tests {
             (&[][..], "--allow-workload-identity"),
             (&[("accountKey", "no base64!")][..], "not base64"),
             (&[("sasToken", "sv=1")][..], "no shared access signature"),
-            (&[("sasToken", "sig=1\r\nx")][..], "no shared access signature"),
+            (
+                &[("sasToken", "sig=1\r\nx")][..],
+                "no shared access signature",
+            ),
             (
                 &[("accountKey", "c2VjcmV0"), ("sasToken", "sig=1")][..],
                 "keep one",

@@ -169,14 +169,10 @@ impl Store for S3Store {
         Ok(sent.content_id)
     }
 
-    async fn complete(
-        &self,
-        completion: Completion<'_>,
-    ) -> Result<Option<UpdateVersion>, Refusal> {
+    async fn complete(&self, completion: Completion<'_>) -> Result<Option<UpdateVersion>, Refusal> {
         let Completion { key, expected, .. } = completion;
-        let failed = |error: SinkError| {
-            Refusal::Failed(error.at(&format!("{}: writing {key}", self.shown)))
-        };
+        let failed =
+            |error: SinkError| Refusal::Failed(error.at(&format!("{}: writing {key}", self.shown)));
         let path = self.path(key).map_err(Refusal::Failed)?;
         let query = [("uploadId", completion.id)];
         let call = self.signed(Method::POST, &path, &query).await;

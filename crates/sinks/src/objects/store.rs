@@ -91,12 +91,8 @@ pub(super) trait Store: Send + Sync {
     async fn remove(&self, key: &str) -> Result<(), SinkError>;
 
     /// Begins an upload in parts; says its id.
-    async fn begin(
-        &self,
-        key: &str,
-        label: &Label,
-        expected: &Expected,
-    ) -> Result<String, Refusal>;
+    async fn begin(&self, key: &str, label: &Label, expected: &Expected)
+    -> Result<String, Refusal>;
 
     /// Whether the last part goes along with the completion.
     fn keeps_last(&self) -> bool {
@@ -108,10 +104,7 @@ pub(super) trait Store: Send + Sync {
 
     /// Makes an upload visible, if the object is still what is expected. Says the version if the
     /// store does.
-    async fn complete(
-        &self,
-        completion: Completion<'_>,
-    ) -> Result<Option<UpdateVersion>, Refusal>;
+    async fn complete(&self, completion: Completion<'_>) -> Result<Option<UpdateVersion>, Refusal>;
 
     /// Gives an upload up.
     async fn give_up(&self, key: &str, id: &str) -> Result<(), SinkError>;

@@ -30,7 +30,10 @@ fn allowed(variables: &[(&str, String)], cloud: u16) -> Environment {
         variables,
         servers: vec![
             format!("http://127.0.0.1:{cloud}"),
-            format!("http://127.0.0.1:{cloud}/{}", kollect_testkit::azure::ACCOUNT),
+            format!(
+                "http://127.0.0.1:{cloud}/{}",
+                kollect_testkit::azure::ACCOUNT
+            ),
         ],
         addresses: AddressPolicy {
             allowed_networks: vec!["127.0.0.0/8".parse().unwrap()],
@@ -105,7 +108,11 @@ async fn roles_of_aws() {
         works(&*sink.unwrap(), &place).await;
         let asked = cloud.asked();
         // Once for all requests: token, role and keys of an instance are three.
-        assert_eq!(asked.len(), if source == "instance" { 3 } else { 1 }, "{source}: {asked:?}");
+        assert_eq!(
+            asked.len(),
+            if source == "instance" { 3 } else { 1 },
+            "{source}: {asked:?}"
+        );
         if source == "web identity" {
             let role = "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fkollect";
             assert!(asked[0].body.contains(role), "{asked:?}");
@@ -189,7 +196,10 @@ async fn tokens_go_nowhere_else() {
         let server = format!("127.0.0.1:{}", cloud.port());
         let variables = [
             ("GCE_METADATA_HOST", server.clone()),
-            ("AZURE_POD_IDENTITY_AUTHORITY_HOST", format!("http://{server}")),
+            (
+                "AZURE_POD_IDENTITY_AUTHORITY_HOST",
+                format!("http://{server}"),
+            ),
         ];
         let environment = allowed(&variables, cloud.port());
         let refused = bare(&place, place.port()).open_in(&environment).await.err();
@@ -198,7 +208,9 @@ async fn tokens_go_nowhere_else() {
             "{kind:?}: {refused:?}"
         );
         let mut sketch = bare(&place, cloud.port());
-        sketch.secret.push(("acountKey".to_owned(), "typo".to_owned()));
+        sketch
+            .secret
+            .push(("acountKey".to_owned(), "typo".to_owned()));
         let refused = sketch.open_in(&environment).await.err();
         assert!(
             matches!(&refused, Some(SinkError::Terminal(text)) if text.contains("no credentials")),
@@ -221,7 +233,10 @@ async fn session_tokens_go_along() {
     let _ = sketch.secret.pop();
     let without = sketch.open().await.unwrap();
     let seen = liar.sessions();
-    assert!(!seen.is_empty() && seen.iter().all(|token| token == "of-monday"), "{seen:?}");
+    assert!(
+        !seen.is_empty() && seen.iter().all(|token| token == "of-monday"),
+        "{seen:?}"
+    );
     without.probe().await.unwrap();
     assert!(liar.sessions()[seen.len()..].iter().all(String::is_empty));
 }

@@ -84,7 +84,10 @@ async fn probes_leave_nothing() {
         let place = Place::new(kind, "probe").await;
         let mut sketch = place.sketch(place.port(), json!({}));
         let text = sketch.open().await.unwrap().probe().await.unwrap();
-        assert!(text.ends_with("can be listed and written"), "{kind:?}: {text}");
+        assert!(
+            text.ends_with("can be listed and written"),
+            "{kind:?}: {text}"
+        );
         assert!(place.marks().await.is_empty(), "{kind:?}");
         if place.reader(&mut sketch) {
             let sink = sketch.open().await.unwrap();
@@ -126,7 +129,10 @@ async fn of_two_writers_one_looks_again() {
                 let fine = matches!(result, Ok(_) | Err(SinkError::Transient(_)));
                 assert!(fine, "{kind:?}: {result:?}");
             }
-            assert!(first.is_ok() || second.is_ok(), "{kind:?}: {first:?} {second:?}");
+            assert!(
+                first.is_ok() || second.is_ok(),
+                "{kind:?}: {first:?} {second:?}"
+            );
         }
         one.deliver(&of(100)).await.unwrap();
         let document: Value = serde_json::from_slice(&place.read(KEY).await.unwrap()).unwrap();

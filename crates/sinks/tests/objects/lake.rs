@@ -371,7 +371,10 @@ async fn documented_queries_work() {
     let mut history = Sketch::s3(&bucket, port, dated);
     "history".clone_into(&mut history.name);
     let history = history.open().await.unwrap();
-    for (images, at) in [(["old", "both"], yesterday), (["new", "both"], now.to_string())] {
+    for (images, at) in [
+        (["old", "both"], yesterday),
+        (["new", "both"], now.to_string()),
+    ] {
         history.deliver(&of(&images, &at)).await.unwrap();
     }
     let copy = copy(&bucket).await;

@@ -140,7 +140,9 @@ impl Place {
                 vec![("sasToken", Azure::shared().unwrap().signature("racwdl"))]
             }
         };
-        let secret = secret.into_iter().map(|(key, value)| (key.to_owned(), value));
+        let secret = secret
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value));
         Sketch {
             name: "lake".to_owned(),
             spec,
@@ -162,7 +164,9 @@ impl Place {
             Kind::AzureKey => vec![("accountKey".to_owned(), WRONG_KEY.to_owned())],
             Kind::AzureSignature => vec![(
                 "sasToken".to_owned(),
-                format!("sv=2020-08-04&ss=b&srt=sco&sp=rwl&se=2099-01-01T00%3A00%3A00Z&sig={WRONG}"),
+                format!(
+                    "sv=2020-08-04&ss=b&srt=sco&sp=rwl&se=2099-01-01T00%3A00%3A00Z&sig={WRONG}"
+                ),
             )],
         };
     }

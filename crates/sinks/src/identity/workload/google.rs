@@ -20,8 +20,7 @@ struct Granted {
 
 pub(super) async fn token(workload: &Workload) -> Result<Lasting<SecretText>, SinkError> {
     let server = workload.variable("GCE_METADATA_HOST").unwrap_or(SERVER);
-    let url =
-        format!("http://{server}/computeMetadata/v1/instance/service-accounts/default/token");
+    let url = format!("http://{server}/computeMetadata/v1/instance/service-accounts/default/token");
     let request = Request::get(url)
         .header("metadata-flavor", "Google")
         .body(empty())
