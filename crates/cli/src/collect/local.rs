@@ -77,6 +77,7 @@ impl Naming {
             git: None,
             gitlab: None,
             object_store: None,
+            azure_blob: None,
             http: None,
         };
         let layout = Layout::of_snapshot(&spec)?;
