@@ -178,6 +178,7 @@ fn allow_lists_open_exactly_what_they_name() {
             "169.254.0.0/16".parse().unwrap(),
         ],
         allowed_hosts: vec!["localhost".to_owned(), "metadata".to_owned()],
+        platform: false,
     };
     for (host, allowed) in [
         ("127.0.0.1", true),

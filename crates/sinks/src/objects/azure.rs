@@ -226,6 +226,13 @@ impl AzureStore {
     fn accepted(&self, what: &str, reply: &Reply) -> Result<(), Refusal> {
         let text = reply.text();
         let code = reply.header("x-ms-error-code").or_else(|| xml_code(&text));
+        let code = match code {
+            // Azurite has one word for a wrong key and for a missing right.
+            Some("AuthorizationFailure") if text.contains("failed to authenticate") => {
+                Some("AuthenticationFailed")
+            }
+            code => code,
+        };
         match (reply.status.as_u16(), code) {
             (200..300, _) => Ok(()),
             // Blocks that somebody else's write made obsolete are no longer there.
