@@ -143,6 +143,16 @@ mod tests {
         }))
     }
 
+    fn over_quota(found: Lookup) -> Lookup {
+        match found {
+            Lookup::Found(mut sink) => {
+                sink.over_quota = Some("too many sinks".to_owned());
+                Lookup::Found(sink)
+            }
+            other => other,
+        }
+    }
+
     fn key(name: &str) -> SinkKey {
         SinkKey::new(SinkFamily::Database, "team-a", name)
     }
@@ -174,6 +184,12 @@ mod tests {
                 unreadable(false),
                 Some(Reason::SinkLookupFailed),
                 "in \"team-a\": denied",
+            ),
+            (
+                "over quota",
+                over_quota(sink(Some(("True", Some(2))), "ok", &on)),
+                Some(Reason::QuotaExceeded),
+                "\"pg\": too many sinks",
             ),
             ("never probed", sink(NEVER, "", &on), None, ""),
             ("good", sink(Some(("True", Some(2))), "ok", &on), None, ""),

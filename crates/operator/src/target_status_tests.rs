@@ -96,6 +96,36 @@ fn a_measured_zero_is_kept_and_an_unchanged_count_keeps_its_time() {
 }
 
 #[test]
+fn a_cluster_target_says_which_profile_it_uses() {
+    let found = TargetFacts {
+        cluster: true,
+        found_profile: Some(("platform".to_owned(), "p".to_owned())),
+        ..healthy()
+    };
+    let with = status(&TargetStatus::default(), &found, &at(1));
+    assert_eq!(with.profile_namespace.as_deref(), Some("platform"));
+    assert_eq!(with.profile_name.as_deref(), Some("p"));
+    let gone = status(&with, &healthy(), &at(2));
+    assert_eq!((gone.profile_namespace, gone.profile_name), (None, None));
+}
+
+#[test]
+fn what_nobody_allowed_to_collect_is_said_with_the_way_out() {
+    let facts = TargetFacts {
+        unpermitted: Some("add this line".to_owned()),
+        ..healthy()
+    };
+    let status = status(&TargetStatus::default(), &facts, &at(1));
+    let ready = statements::find(&status.conditions, Ready).unwrap();
+    assert_eq!(ready.status, True);
+    assert!(
+        ready.message.ends_with("; add this line"),
+        "{}",
+        ready.message
+    );
+}
+
+#[test]
 fn a_stopped_target_is_not_ready_and_keeps_its_count() {
     let before = status(&TargetStatus::default(), &healthy(), &at(1));
     let trouble = Trouble {

@@ -229,8 +229,10 @@ impl Known {
             _ if target.key.owner == TargetKind::Target => None,
             Some(Reason::ProfileNotFound) => Some(Resolution::NotFound),
             Some(Reason::ProfileForbidden) => Some(Resolution::Forbidden),
-            // Before the profile is looked at.
-            Some(Reason::Suspended | Reason::MissingProfileRef) => None,
+            // Before the profile is looked at, or nobody knows.
+            Some(Reason::Suspended | Reason::MissingProfileRef | Reason::ProfileLookupFailed) => {
+                None
+            }
             Some(_) => Some(Resolution::Found),
             None => target.collection().map(|_| Resolution::Found),
         };
@@ -249,8 +251,62 @@ fn class(reason: Reason) -> Option<ErrorClass> {
         Reason::Suspended => None,
         Reason::ProfileForbidden => Some(ErrorClass::Forbidden),
         Reason::ScopeLookupFailed
+        | Reason::ProfileLookupFailed
+        | Reason::NamespaceLookupFailed
         | Reason::AccessCheckFailed
         | Reason::InformerRegistrationFailed => Some(ErrorClass::Transient),
         _ => Some(ErrorClass::Terminal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kollect_collect::plan::{NamespaceListing, ProfileFact, World};
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is counted of a cluster target whose profile is known like this.
+    fn counted(known: Option<ProfileFact>) -> (Option<Resolution>, Option<ErrorClass>) {
+        let target = json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectClusterTarget",
+            "metadata": {"name": "t"},
+            "spec": {
+                "profileRef": {"name": "p", "namespace": "platform"},
+                "namespaceSelector": {"matchLabels": {"a": "b"}},
+            },
+        });
+        let key = ("platform".to_owned(), "p".to_owned());
+        let world = World {
+            cluster_targets: vec![std::sync::Arc::new(
+                serde_json::from_value(target).expect("a target"),
+            )],
+            namespaces: NamespaceListing::Complete(BTreeMap::new()),
+            profiles: known.into_iter().map(|fact| (key.clone(), fact)).collect(),
+            ..World::default()
+        };
+        let plan = Plan::new().next(&world);
+        let target = plan.targets().next().expect("a target");
+        let known = Known::of(target);
+        (known.reference, known.trouble)
+    }
+
+    #[test]
+    fn references_to_profiles_have_three_ends_and_not_knowing_is_none_of_them() {
+        let failed = ProfileFact::Failed("time-out".to_owned());
+        for (known, reference, class) in [
+            (None, Some(Resolution::NotFound), Some(ErrorClass::Terminal)),
+            (
+                Some(ProfileFact::Forbidden),
+                Some(Resolution::Forbidden),
+                Some(ErrorClass::Forbidden),
+            ),
+            (Some(failed), None, Some(ErrorClass::Transient)),
+        ] {
+            let text = format!("{known:?}");
+            assert_eq!(counted(known), (reference, class), "{text}");
+        }
     }
 }

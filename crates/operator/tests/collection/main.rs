@@ -8,4 +8,5 @@ mod operator;
 mod scenarios;
 mod secrets;
 mod stage;
+mod tenancy;
 mod writes;
