@@ -87,7 +87,7 @@ pub use self::namespaces::{
 pub use self::resource::{Interest, ResourcePlan};
 pub use self::target::{Course, Names, TargetNamespaces, TargetPlan, TargetState};
 pub use self::watch::Watch;
-pub use self::world::{ProfileFact, Readable, Settings, World, comma_list};
+pub use self::world::{Excess, ProfileFact, Readable, Settings, World, comma_list};
 
 /// A plan's place in the sequence of plans. Decisions carry it, so that one made with a plan that
 /// is no longer valid can be told.

@@ -5,14 +5,14 @@
 //! smallest number counts). Over quota, the newest objects give way and say so; whatever was there
 //! before goes on as it did, and nothing that was collected is forgotten.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 use kollect_api::{
     SinkKey,
     scope::{Ceiling, Quota},
 };
-use kollect_collect::plan::TargetKey;
+use kollect_collect::plan::{Excess, TargetKey};
 use tokio::time::Instant;
 
 /// How long a target that was over quota rests before it is tried again: what it collects may have
@@ -137,6 +137,10 @@ pub struct Used {
     pub rows: u64,
     /// Bytes that they take.
     pub bytes: u64,
+    /// It was collected before, in this process or in another one.
+    pub collected: bool,
+    /// Everything it collects has been listed once in this process.
+    pub listed: bool,
 }
 
 /// The targets of one namespace that are over its limits, and by what. `mirrors` is what its Git
@@ -147,8 +151,10 @@ fn over(used: &[Used], limits: &Limits, mirrors: u64) -> BTreeMap<TargetKey, Goo
     let mut over = BTreeMap::new();
     let (mut rows, mut bytes) = (0_u64, 0_u64);
     for (before, one) in (0_u64..).zip(&order) {
+        // After a restart the first list may end: half of what is at the sinks is of no use.
+        let patience = if one.collected && !one.listed { 2 } else { 1 };
         let full = |good: Good, before: u64, own: u64| {
-            let limit = limits.number(good);
+            let limit = limits.number(good).saturating_mul(patience);
             before >= limit || before.saturating_add(own) > limit
         };
         let good = if before >= limits.number(Good::Targets) {
@@ -216,10 +222,11 @@ impl QuotaBook {
         limits: &Limits,
         mirrors: u64,
         now: Instant,
-    ) -> BTreeMap<TargetKey, Arc<str>> {
-        let over = over(used, limits, mirrors);
+    ) -> BTreeMap<TargetKey, Excess> {
+        let used: Vec<Used> = used.iter().map(|one| self.as_stopped(one)).collect();
+        let over = over(&used, limits, mirrors);
         let mut said = BTreeMap::new();
-        for one in used {
+        for one in &used {
             let good = over.get(&one.key).copied();
             let stays = match good {
                 None => {
@@ -231,12 +238,31 @@ impl QuotaBook {
                 Some(_) => self.stays_stopped(one, now),
             };
             if let Some(good) = good.filter(|_| stays) {
-                let what = "this target is not collected, rows collected before stay as they are";
-                let message = limits.message(good, namespace, what);
-                said.insert(one.key.clone(), message.into());
+                let what = "this target is not collected; rows it had before stay as they are";
+                let excess = Excess {
+                    message: limits.message(good, namespace, what).into(),
+                    keeps: one.collected,
+                };
+                said.insert(one.key.clone(), excess);
             }
         }
         said
+    }
+
+    /// What a target uses, or would use: what it held when it was stopped counts until it is tried
+    /// again, though its rows may be gone.
+    fn as_stopped(&self, one: &Used) -> Used {
+        let mut used = one.clone();
+        if let Some(known) = self
+            .stopped
+            .get(&one.key)
+            .filter(|known| known.trial.is_none())
+        {
+            used.rows = used.rows.max(known.rows);
+            used.bytes = used.bytes.max(known.bytes);
+            used.listed = true;
+        }
+        used
     }
 
     /// Whether a target that is over is not to be collected at present.

@@ -18,6 +18,8 @@ fn used(targets: &[(&str, u64, u64)]) -> Vec<Used> {
         generation: Some(1),
         rows: *rows,
         bytes: *bytes,
+        collected: false,
+        listed: false,
     })
     .collect()
 }
@@ -179,6 +181,49 @@ async fn a_target_that_was_stopped_may_show_that_it_fits() {
     assert!(judge(12, 3, 9 * second + REST + TRIAL), "in vain");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_target_whose_rows_are_gone_is_not_taken_for_a_small_one() {
+    let limits = limits(Quota {
+        rows: Some(10),
+        ..Quota::default()
+    });
+    let mut book = QuotaBook::default();
+    let start = Instant::now();
+    let mut judge = |new: u64, after: Duration| {
+        let used = used(&[("old", 8, 0), ("new", new, 0)]);
+        let said = book.judge("team-a", &used, &limits, 0, start + after);
+        said.contains_key(&key("new"))
+    };
+    let second = Duration::from_secs(1);
+    assert!(!judge(0, second));
+    assert!(judge(5, 2 * second));
+    assert!(judge(0, 3 * second), "its rows went, and would come again");
+    assert!(judge(0, REST));
+    assert!(!judge(0, REST + 2 * second), "tried again");
+    assert!(judge(3, REST + 2 * second + TRIAL), "in vain");
+    assert!(judge(0, REST + 3 * second + TRIAL));
+}
+
+#[test]
+fn a_first_list_after_a_restart_may_end() {
+    let limits = limits(Quota {
+        rows: Some(10),
+        ..Quota::default()
+    });
+    let mut two = used(&[("old", 8, 0), ("new", 5, 0)]);
+    two[1].collected = true;
+    assert_eq!(names(&over(&two, &limits, 0)), []);
+    two[1].rows = 13;
+    assert_eq!(
+        names(&over(&two, &limits, 0)),
+        [("new", Good::Rows)],
+        "not without an end"
+    );
+    two[1].rows = 5;
+    two[1].listed = true;
+    assert_eq!(names(&over(&two, &limits, 0)), [("new", Good::Rows)]);
+}
+
 #[test]
 fn messages_name_the_namespace_the_number_and_the_way_out() {
     let limits = limits(Quota {
@@ -189,8 +234,9 @@ fn messages_name_the_namespace_the_number_and_the_way_out() {
     let two = used(&[("one", 1, 1), ("two", 1, 1)]);
     let said = book.judge("team-a", &two, &limits, 0, Instant::now());
     let said = said.get(&key("two")).expect("over");
+    assert!(!said.keeps);
     assert_eq!(
-        &**said,
-        "namespace \"team-a\" may have 1 targets, and older objects come first: this target is not collected, rows collected before stay as they are; use less there, or have spec.quota.targets set in a KollectScope of the namespace, or the operator's --quota-targets raised"
+        &*said.message,
+        "namespace \"team-a\" may have 1 targets, and older objects come first: this target is not collected; rows it had before stay as they are; use less there, or have spec.quota.targets set in a KollectScope of the namespace, or the operator's --quota-targets raised"
     );
 }

@@ -8,7 +8,10 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 use kollect_api::{KollectScope, SinkKey, reference::SinkFamily, scope::Quota};
-use kollect_collect::{plan::TargetKey, store::Store};
+use kollect_collect::{
+    plan::{Excess, TargetKey},
+    store::Store,
+};
 use kube::core::ObjectMeta;
 use tokio::time::{Instant, sleep};
 
@@ -25,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OverQuota {
     /// Targets that are not collected.
-    pub targets: BTreeMap<TargetKey, Arc<str>>,
+    pub targets: BTreeMap<TargetKey, Excess>,
     /// Sinks that are not used.
     pub sinks: BTreeMap<SinkKey, String>,
 }
@@ -133,7 +136,7 @@ impl OverQuota {
         let targets = last.targets.iter();
         let targets = targets.filter(|(key, _)| &*key.namespace == namespace);
         self.targets
-            .extend(targets.map(|(key, said)| (key.clone(), Arc::clone(said))));
+            .extend(targets.map(|(key, said)| (key.clone(), said.clone())));
         let sinks = last.sinks.iter();
         let sinks = sinks.filter(|(key, _)| key.namespace == namespace);
         self.sinks
@@ -159,11 +162,14 @@ fn holdings(configuration: &Configuration, store: &Store) -> BTreeMap<String, Ho
         of(meta, &mut |holdings, namespace, name| {
             let key = TargetKey::namespaced(namespace, name);
             let used = usage.get(&key).copied().unwrap_or_default();
+            let counted = target.status.as_ref().and_then(|said| said.collected_count);
             holdings.targets.push(Used {
                 created: created(meta),
                 generation: meta.generation,
                 rows: used.rows,
                 bytes: used.bytes,
+                collected: counted.is_some() || used.complete,
+                listed: used.complete,
                 key,
             });
         });

@@ -17,7 +17,7 @@ use super::discovery::KindFact;
 use super::key::TargetKey;
 use super::namespaces::Universe;
 use super::target::TargetPlan;
-use super::world::{ProfileFact, Readable, Settings, World};
+use super::world::{Excess, ProfileFact, Readable, Settings, World};
 
 /// What all targets of a plan depend on.
 #[derive(Debug, Default, PartialEq)]
@@ -128,7 +128,7 @@ pub(super) struct Inputs {
     source: Source,
     profile: Profile,
     kind: Option<KindFact>,
-    over_quota: Option<Arc<str>>,
+    over_quota: Option<Excess>,
 }
 
 /// As much of a [`ProfileFact`] as can be compared.

@@ -253,9 +253,13 @@ impl<'w> Drafting<'w> {
         let profile = self.profile(ask)?;
         let gvk = &profile.spec.target_gvk;
         checks::scopes(ask, ceilings, profile)?;
-        if let Some(message) = self.world.over_quota.get(&ask.key) {
-            let degradation = Degradation::new(Reason::QuotaExceeded, &**message);
-            return Err(Ended::Freeze(degradation));
+        if let Some(excess) = self.world.over_quota.get(&ask.key) {
+            let degradation = Degradation::new(Reason::QuotaExceeded, &*excess.message);
+            return Err(if excess.keeps {
+                Ended::Freeze(degradation)
+            } else {
+                Ended::Stop(degradation)
+            });
         }
         let settings = &self.world.settings;
         let intent = NamespaceIntent::new(

@@ -45,9 +45,8 @@ pub struct World {
     pub unreadable_scopes: BTreeMap<String, String>,
     /// The cluster scopes, or why they could not be read.
     pub cluster_scopes: Readable<Vec<Arc<KollectClusterScope>>>,
-    /// Targets whose namespaces use more than they may, and what to say about it. They are not
-    /// collected; what they had stays.
-    pub over_quota: BTreeMap<TargetKey, Arc<str>>,
+    /// Targets that are not collected because their namespaces use more than they may.
+    pub over_quota: BTreeMap<TargetKey, Excess>,
     /// The namespaces of the cluster.
     pub namespaces: NamespaceListing,
     /// What discovery says about kinds.
@@ -79,6 +78,15 @@ impl World {
         };
         self.profiles_forbidden.contains(scope)
     }
+}
+
+/// Why a target is not collected although it could be: its namespace uses more than it may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excess {
+    /// What to say about it.
+    pub message: Arc<str>,
+    /// It was collected before, and what it had stays. What never was at any sink need not be kept.
+    pub keeps: bool,
 }
 
 /// Something that was read, or the reason why it could not be.

@@ -51,6 +51,8 @@ pub struct Usage {
     pub rows: u64,
     /// Bytes on the heap for these rows.
     pub bytes: u64,
+    /// Everything it collects has been listed once.
+    pub complete: bool,
 }
 
 impl TargetRows {
@@ -101,6 +103,7 @@ impl Store {
                 let usage = Usage {
                     rows: target.rows() as u64,
                     bytes: target.row_bytes() as u64,
+                    complete: target.is_complete(),
                 };
                 (key.clone(), usage)
             })

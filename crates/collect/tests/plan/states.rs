@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kollect_api::GroupVersionKind;
 use kollect_collect::plan::{
-    Course, KindFact, NamespaceListing, Plan, ProfileFact, Readable, TargetPlan, TargetState, World,
+    Course, Excess, KindFact, NamespaceListing, Plan, ProfileFact, Readable, TargetPlan,
+    TargetState, World,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,6 +57,9 @@ struct Case {
     /// Targets over quota, and what is said of them.
     #[serde(default)]
     over_quota: BTreeMap<String, String>,
+    /// They were collected before.
+    #[serde(default)]
+    keeps_over_quota: bool,
     /// Profiles that are not known are not because a right is missing: of these namespaces, or of
     /// all, under the empty name.
     #[serde(default)]
@@ -179,7 +183,13 @@ fn change(world: &mut World, case: &Case) {
         .clone_from(&case.profiles_forbidden);
     let over_quota = case.over_quota.iter();
     world.over_quota = over_quota
-        .map(|(name, why)| (key(name), why.as_str().into()))
+        .map(|(name, why)| {
+            let excess = Excess {
+                message: why.as_str().into(),
+                keeps: case.keeps_over_quota,
+            };
+            (key(name), excess)
+        })
         .collect();
     let settings = &mut world.settings;
     settings.require_scope = case.require_scope;
