@@ -51,8 +51,11 @@ pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// SHA-256 in lower-case hex.
 pub fn sha256(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in Sha256::digest(bytes) {
+        text += &format!("{byte:02x}");
+    }
+    text
 }
 
 #[cfg(test)]

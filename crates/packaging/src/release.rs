@@ -83,10 +83,10 @@ pub fn files(parts: &Parts<'_>) -> Result<BTreeMap<String, Vec<u8>>> {
         let archive = gzip(&chart.archive(moment)?)?;
         files.insert(format!("kollect-{version}.tgz"), archive);
     }
-    let checksums: String = files
-        .iter()
-        .map(|(name, content)| format!("{}  {name}\n", sha256(content)))
-        .collect();
+    let mut checksums = String::new();
+    for (name, content) in &files {
+        checksums += &format!("{}  {name}\n", sha256(content));
+    }
     files.insert(CHECKSUMS.to_owned(), checksums.into_bytes());
     Ok(files)
 }
@@ -96,7 +96,10 @@ fn definitions(root: &Path) -> Result<Vec<u8>> {
     let directory = root.join("deploy/crds");
     let mut all = Vec::new();
     for (name, content) in below(&directory)? {
-        ensure!(name.ends_with(".yaml"), "{name} is no definition");
+        let yaml = Path::new(&name)
+            .extension()
+            .is_some_and(|end| end == "yaml");
+        ensure!(yaml, "{name} is no definition");
         if !content.starts_with(b"---\n") {
             all.extend(b"---\n");
         }
