@@ -38,11 +38,12 @@ pub enum SinkType {
 
 impl SinkType {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Git,
         Self::Gitlab,
         Self::S3,
         Self::Gcs,
+        Self::Azureblob,
         Self::Postgres,
         Self::Bigquery,
         Self::Mongodb,
