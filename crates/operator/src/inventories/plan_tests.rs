@@ -196,7 +196,30 @@ fn rollup(created: &str, spec: Value) -> Subject {
         "name": "platform", "uid": "u", "generation": 1, "creationTimestamp": created,
     });
     let inventory: KollectClusterInventory = object("KollectClusterInventory", meta, spec);
-    Subject::from(&inventory)
+    // What the rules say about selectors that are missing is another matter.
+    Subject {
+        invalid: None,
+        ..Subject::from(&inventory)
+    }
+}
+
+#[test]
+fn what_the_rules_refuse_is_neither_delivered_nor_removed() {
+    let refs = json!({"databaseSinkRefs": [{"name": "other-ns/sink"}]});
+    let bad = inventory(refs);
+    let plan = Small::default().plan(&bad);
+    let (reason, message) = gate(&plan).expect("a gate");
+    assert_eq!(reason, Reason::InvalidSpec);
+    assert!(
+        message.starts_with("KollectInventory \"inv\" is invalid: spec.databaseSinkRefs[0].name"),
+        "{message}"
+    );
+    assert!(!plan.order.open && !plan.undecided);
+    // A size above the operator's limit is cut to it.
+    let large = inventory(json!({"maxExportBytes": 1 << 40}));
+    assert_eq!(large.invalid, None);
+    let nothing = Small::default().plan(&inventory(json!({})));
+    assert_eq!(gate(&nothing), None);
 }
 
 fn gate(plan: &InventoryPlan) -> Option<(Reason, &str)> {
