@@ -1,6 +1,10 @@
 //! `cargo xtask codegen`: files that are derived from code but checked in, because people and
 //! tools read them without building anything.
 
+mod chart;
+mod rights;
+mod values;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,20 +25,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.check {
         return check();
     }
-    let drift = everything()?;
-    for change in &drift {
-        println!("{}", change.describe());
-        change.apply()?;
+    let mut changed = false;
+    // The later ones are made from the earlier ones.
+    for stage in STAGES {
+        for change in stage()? {
+            println!("{}", change.describe());
+            change.apply()?;
+            changed = true;
+        }
     }
-    if drift.is_empty() {
+    if !changed {
         println!("all generated files are current");
     }
     Ok(())
 }
 
+/// What there is to write, in the order in which it builds upon each other.
+const STAGES: [fn() -> Result<Vec<Change>>; 3] = [definitions, chart::files, chart::manifests];
+
+fn definitions() -> Result<Vec<Change>> {
+    let mut changes = drift(&crds_dir(), &crds())?;
+    // A chart has no files but its own.
+    changes.extend(drift(&chart::directory().join("files/crds"), &crds())?);
+    let pages = workspace::root().join("docs/crds");
+    changes.extend(drift(&pages, &crd_pages::pages())?);
+    Ok(changes)
+}
+
 /// Fails when a generated file is not current.
 pub(crate) fn check() -> Result<()> {
-    let drift = everything()?;
+    let mut drift = Vec::new();
+    for stage in STAGES {
+        drift.extend(stage()?);
+    }
     if drift.is_empty() {
         return Ok(());
     }
@@ -45,16 +68,13 @@ pub(crate) fn check() -> Result<()> {
     )
 }
 
-/// What has to happen so that all generated files are current.
-fn everything() -> Result<Vec<Change>> {
-    let pages = workspace::root().join("docs/crds");
-    let mut changes = drift(&crds_dir(), &crds())?;
-    changes.extend(drift(&pages, &crd_pages::pages())?);
-    Ok(changes)
+/// Where the chart is.
+pub(crate) fn chart_dir() -> PathBuf {
+    chart::directory()
 }
 
 /// Where the CRDs are kept.
-pub(crate) fn crds_dir() -> PathBuf {
+fn crds_dir() -> PathBuf {
     workspace::root().join("deploy/crds")
 }
 
@@ -99,21 +119,23 @@ impl Change {
     }
 }
 
+/// The change that makes a file hold this text, if one is needed.
+fn difference(path: PathBuf, text: String) -> Result<Option<Change>> {
+    match fs::read_to_string(&path) {
+        Ok(found) if found == text => Ok(None),
+        Ok(_) => Ok(Some(Change::Update(path, text))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok(Some(Change::Create(path, text)))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
 /// The changes that make `dir` hold exactly `wanted`.
 fn drift(dir: &Path, wanted: &BTreeMap<String, String>) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     for (name, text) in wanted {
-        let path = dir.join(name);
-        match fs::read_to_string(&path) {
-            Ok(found) if found == *text => {}
-            Ok(_) => changes.push(Change::Update(path, text.clone())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                changes.push(Change::Create(path, text.clone()));
-            }
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
-            }
-        }
+        changes.extend(difference(dir.join(name), text.clone())?);
     }
     let mut stale: Vec<PathBuf> = fs::read_dir(dir)
         .into_iter()

@@ -2,6 +2,7 @@
 //! with.
 
 mod lake;
+mod release;
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -12,17 +13,17 @@ use clap::Args;
 use kollect_testkit::git::Repository;
 use kollect_testkit::nats::Admission;
 use kollect_testkit::postgres::{Database, Tls};
-use kollect_testkit::process::{Process, Program};
 use kollect_testkit::progress::{human, say};
 use kollect_testkit::wait::eventually;
 use kollect_testkit::{Cluster, ControlPlane, GitServer, Nats, Postgres, S3};
 
-use crate::{codegen, workspace};
+use crate::workspace;
+use release::Release;
 
 const INTRODUCTION: &str = "\
-This starts etcd, kube-apiserver, kube-controller-manager, PostgreSQL, NATS, S3 and a Git server on loopback, applies
-Kollect's kinds and samples and runs the operator. It takes less than a minute; the first time on a machine the servers are
-compiled before, about 7 minutes on two cores.";
+This starts etcd, kube-apiserver, kube-controller-manager, PostgreSQL, NATS, S3 and a Git server on loopback, installs
+Kollect's chart with Helm, applies the samples and runs the operator with the arguments and rights that the chart gives it. It
+takes less than a minute; the first time on a machine the servers are compiled before, about 9 minutes on two cores.";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -42,16 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cluster.url()
     ));
 
-    let kinds = codegen::crds_dir();
-    apply(cluster, &kinds)?;
-    let kinds = kinds.to_string_lossy();
-    cluster.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "-f",
-        &kinds,
-    ])?;
+    let release = Release::install(&control_plane)?;
     apply(cluster, &workspace::root().join("deploy/samples"))?;
     show(cluster)?;
     let postgres = Postgres::start()?;
@@ -72,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     follow_changes(cluster, &nats)?;
     let store = S3::start()?;
     let bucket = lake::fill(cluster, &store)?;
-    let operator = operator(&control_plane)?;
+    let operator = release.operator(&control_plane)?;
     collect(cluster)?;
     deliver(cluster, &database, &repository)?;
     ask(&database)?;
@@ -107,25 +99,6 @@ fn apply(cluster: &Cluster, dir: &Path) -> Result<()> {
         applied.lines().count()
     ));
     Ok(())
-}
-
-/// Builds and starts the operator.
-fn operator(control_plane: &ControlPlane) -> Result<Process> {
-    say("building kollect");
-    workspace::execute(&mut workspace::cargo(&[
-        "build",
-        "--quiet",
-        "-p",
-        "kollect-cli",
-    ])?)?;
-    let program = Program::new("kollect", workspace::target_dir()?.join("debug/kollect"))
-        .arg("operator")
-        .arg("--health-probe-bind-address=0")
-        .arg("--target-count-resync=1s")
-        // The database of this demo is on this machine; otherwise loopback is out of bounds.
-        .arg("--allow-sink-networks=127.0.0.0/8")
-        .flag("kubeconfig", control_plane.cluster().kubeconfig());
-    program.spawn(control_plane.directory())
 }
 
 /// Lets a team have some workloads, and shows how they become rows.

@@ -25,6 +25,7 @@ pub mod meta;
 pub mod names;
 pub mod profile;
 pub mod reference;
+pub mod rights;
 pub mod rules;
 pub mod schema;
 pub mod scope;

@@ -4,7 +4,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use std::time::Duration;
 
-use crate::{collect, completion, crds, diff, explain, init, operator, schema, validate};
+use crate::{collect, completion, crds, diff, explain, init, operator, rbac, schema, validate};
 
 /// Kubernetes inventory: select live resources, extract what matters, deliver it.
 #[derive(Debug, Parser)]
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Schema(schema::Options),
     /// Print the CustomResourceDefinitions, ready for `kubectl apply -f -`.
     Crds(crds::Options),
+    /// Print the roles that an operator needs for these manifests, ready for `kubectl apply -f -`.
+    Rbac(Box<rbac::Options>),
     /// Run the operator.
     Operator(operator::Options),
     /// Print the version.

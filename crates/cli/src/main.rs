@@ -11,6 +11,7 @@ mod init;
 mod interrupt;
 mod manifest;
 mod operator;
+mod rbac;
 mod render;
 mod schema;
 mod terminal;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Init(options) => init::run(&options).map(done),
         Command::Completion(options) => completion::run(&options).map(done),
         Command::Crds(options) => crds::run(&options).map(done),
+        Command::Rbac(options) => rbac::run(&options).map(done),
         Command::Operator(options) => operator::run(&options).map(done),
         Command::Diff(options) => diff::run(&options),
         Command::Explain(options) => explain::run(&options).map(done),

@@ -37,6 +37,12 @@ pub const CERT_MANAGER: Definition = Definition {
     file: "deploy/crds/crd-certificates.yaml",
 };
 
+/// Issuers of cert-manager.
+pub const CERT_MANAGER_ISSUERS: Definition = Definition {
+    file: "deploy/crds/crd-issuers.yaml",
+    ..CERT_MANAGER
+};
+
 /// Helm releases of Flux.
 pub const FLUX: Definition = Definition {
     module: "github.com/fluxcd/helm-controller@v1.4.0",
@@ -50,6 +56,21 @@ pub const TRIVY: Definition = Definition {
     sum: "h1:6/7DI97Kpz8ZGIzhPLC1KkQvl2Gu86uRYWKdUEhjFB0=",
     file: "deploy/helm/crds/aquasecurity.github.io_vulnerabilityreports.yaml",
 };
+
+/// What Prometheus is told to scrape and to watch for, by the Prometheus operator.
+pub const MONITORING: [Definition; 3] = [
+    monitoring("example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"),
+    monitoring("example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"),
+    monitoring("example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"),
+];
+
+const fn monitoring(file: &'static str) -> Definition {
+    Definition {
+        module: "github.com/prometheus-operator/prometheus-operator@v0.85.0",
+        sum: "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+        file,
+    }
+}
 
 impl Definition {
     /// The text of the file. Some projects keep their definitions as templates of Helm: lines of the

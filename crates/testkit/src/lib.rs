@@ -22,6 +22,7 @@
 //! of the API server refuses, delays, cuts and garbles by verb, resource and namespace. An
 //! operator runs as a service account that may do no more than its test needs ([`Cluster::account`]).
 //! A [`Hostile`] server is one that means harm. A [`Cloud`] gives tokens to who may have them.
+//! Charts are rendered and installed by the real [`Helm`].
 //!
 //! What a server is made of, in the order a new one needs it:
 //!
@@ -55,6 +56,7 @@ pub mod definitions;
 pub mod gcs;
 pub mod git;
 pub mod go;
+pub mod helm;
 pub mod hostile;
 pub mod http;
 pub mod kafka;
@@ -88,6 +90,7 @@ pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use gcs::Gcs;
 pub use git::GitServer;
+pub use helm::Helm;
 pub use hostile::Hostile;
 pub use kafka::Kafka;
 pub use mongo::Mongo;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use kollect_api::GroupVersionKind;
+use kollect_api::{GroupVersionKind, rights::guess_plural};
 
 use super::{dump::Dump, source::Source};
 use crate::{
@@ -117,21 +117,12 @@ fn of_dump(dump: &Dump) -> Vec<Offered> {
         let lower = kind.kind.to_lowercase();
         Offered {
             kind: GroupVersionKind::new(&*kind.group, &*kind.version, &*kind.kind),
-            plural: plural(&lower),
+            plural: guess_plural(&lower),
             names: vec![lower],
             namespaced,
         }
     });
     kinds.collect()
-}
-
-fn plural(word: &str) -> String {
-    match word.strip_suffix('y') {
-        Some(stem) if !stem.ends_with(['a', 'e', 'o']) => format!("{stem}ies"),
-        _ if word == "endpoints" => word.to_owned(),
-        _ if word.ends_with(['s', 'x']) || word.ends_with("ch") => format!("{word}es"),
-        _ => format!("{word}s"),
-    }
 }
 
 /// The kind that a word means: `deployments`, `deploy`, `Deployment`, `deployments.apps`, `deployments.v1.apps` or
@@ -190,7 +181,7 @@ mod tests {
         let lower = kind.to_lowercase();
         Offered {
             kind: GroupVersionKind::new(group, version, kind),
-            plural: plural(&lower),
+            plural: guess_plural(&lower),
             names: vec![lower],
             namespaced: true,
         }
