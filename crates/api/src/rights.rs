@@ -16,13 +16,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+use self::table::{OWN, READ};
 pub use self::{
     resources::{COLLECTED, Collected, common, guess_plural, resource_of},
     rule::{merged, yaml},
     table::RIGHTS,
     tier::Tier,
 };
-use self::table::{OWN, READ};
 
 /// A part of the operator that can be there or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,7 +138,9 @@ impl Feature {
             Self::Election => "`leaderElection.enabled`",
             Self::NamedNamespaces => "`tenantMode`",
             Self::SecureMetrics => "`metrics.secure`, unless `tenantMode`",
-            Self::TargetAuthorization => "with webhooks, unless `webhooks.targetAuthorization: \"off\"`",
+            Self::TargetAuthorization => {
+                "with webhooks, unless `webhooks.targetAuthorization: \"off\"`"
+            }
             Self::WebhookCertificates | Self::WebhookConfiguration => {
                 "with webhooks whose certificates the operator makes"
             }
@@ -231,9 +233,8 @@ pub fn tenant_role(
     collected: &[PolicyRule],
 ) -> Role {
     let home = namespace == account.namespace;
-    let wanted = |feature: Feature| {
-        feature.is_of_tenants() && (home || feature.place() != Place::Home)
-    };
+    let wanted =
+        |feature: Feature| feature.is_of_tenants() && (home || feature.place() != Place::Home);
     let mut all = rules(wanted);
     all.extend_from_slice(collected);
     Role {
@@ -294,7 +295,11 @@ mod tests {
 
     fn role(namespace: &str) -> BTreeSet<String> {
         let maps = [collected("", &["configmaps"])];
-        flat(&tenant_role("kollect", namespace, TEAM, &maps).rules.unwrap())
+        flat(
+            &tenant_role("kollect", namespace, TEAM, &maps)
+                .rules
+                .unwrap(),
+        )
     }
 
     #[test]
@@ -357,10 +362,16 @@ mod tests {
     #[test]
     fn every_feature_has_rights_and_every_right_a_reason() {
         for feature in Feature::ALL {
-            assert!(RIGHTS.iter().any(|right| right.feature == feature), "{feature:?}");
+            assert!(
+                RIGHTS.iter().any(|right| right.feature == feature),
+                "{feature:?}"
+            );
         }
         for right in RIGHTS {
-            assert!(!right.reason.is_empty() && !right.verbs.is_empty(), "{right:?}");
+            assert!(
+                !right.reason.is_empty() && !right.verbs.is_empty(),
+                "{right:?}"
+            );
         }
     }
 }

@@ -103,7 +103,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         only_collected: options.only_collected,
     };
     let names = Names::of_release(&options.name);
-    let definitions = Definitions::of(texts.iter().flat_map(|text| manifest::parse(text).documents));
+    let definitions = Definitions::of(
+        texts
+            .iter()
+            .flat_map(|text| manifest::parse(text).documents),
+    );
     let needs = Needs::of(&configuration.objects, &definitions, &mode, &names)?;
     for remark in &needs.remarks {
         terminal::say(&format!("Note: {remark}"));

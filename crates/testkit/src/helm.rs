@@ -70,7 +70,9 @@ impl Helm {
         args: &[impl AsRef<OsStr>],
     ) -> Result<String> {
         let name = format!("{}.kubeconfig", user.name.replace([':', '/'], "-"));
-        let kubeconfig = self.home.write_private(&name, cluster.kubeconfig_of(user))?;
+        let kubeconfig = self
+            .home
+            .write_private(&name, cluster.kubeconfig_of(user))?;
         let mut command = self.command();
         command
             .env_remove("HELM_KUBEAPISERVER")

@@ -31,7 +31,9 @@ pub(super) fn files() -> Result<Vec<Change>> {
         ),
         (workspace::root().join("docs/rbac.md"), rights::document()),
     ];
-    let changes = documents.into_iter().map(|(path, text)| difference(path, text));
+    let changes = documents
+        .into_iter()
+        .map(|(path, text)| difference(path, text));
     let changes: Result<Vec<_>> = changes.collect();
     Ok(changes?.into_iter().flatten().collect())
 }
@@ -40,7 +42,10 @@ pub(super) fn files() -> Result<Vec<Change>> {
 fn same_version(chart: &str) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     for field in ["version", "appVersion"] {
-        if !chart.lines().any(|line| line == format!("{field}: {version}")) {
+        if !chart
+            .lines()
+            .any(|line| line == format!("{field}: {version}"))
+        {
             bail!("charts/kollect/Chart.yaml must have `{field}: {version}`, as Cargo.toml has it");
         }
     }

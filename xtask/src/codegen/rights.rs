@@ -104,9 +104,9 @@ pub(super) fn document() -> String {
     groups.dedup();
     for name in groups {
         let list = |namespaced: bool| {
-            let all = COLLECTED.iter().filter(|one| {
-                one.group == name && one.namespaced == namespaced && one.common
-            });
+            let all = COLLECTED
+                .iter()
+                .filter(|one| one.group == name && one.namespaced == namespaced && one.common);
             let names: Vec<&str> = all.map(|one| one.resource).collect();
             names.join(", ")
         };

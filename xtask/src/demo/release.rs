@@ -21,10 +21,7 @@ impl Release {
     pub(super) fn install(control_plane: &ControlPlane) -> Result<Self> {
         let chart = chart_dir();
         let chart = chart.to_string_lossy();
-        let health = format!(
-            "--set=healthProbe.bindAddress=127.0.0.1:{}",
-            ports::free()?
-        );
+        let health = format!("--set=healthProbe.bindAddress=127.0.0.1:{}", ports::free()?);
         let mut args = vec![
             "install",
             "kollect",

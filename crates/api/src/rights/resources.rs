@@ -71,8 +71,16 @@ pub const COLLECTED: &[Collected] = &[
     rare(namespaced("", "secrets", "Secret")),
     namespaced("", "serviceaccounts", "ServiceAccount"),
     namespaced("", "services", "Service"),
-    cluster(ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
-    cluster(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+    cluster(
+        ADMISSION,
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+    ),
+    cluster(
+        ADMISSION,
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+    ),
     cluster(
         ADMISSION,
         "validatingadmissionpolicybindings",
@@ -83,14 +91,26 @@ pub const COLLECTED: &[Collected] = &[
         "validatingwebhookconfigurations",
         "ValidatingWebhookConfiguration",
     ),
-    cluster("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"),
+    cluster(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+    ),
     cluster("apiregistration.k8s.io", "apiservices", "APIService"),
-    rare(namespaced("apps", "controllerrevisions", "ControllerRevision")),
+    rare(namespaced(
+        "apps",
+        "controllerrevisions",
+        "ControllerRevision",
+    )),
     namespaced("apps", "daemonsets", "DaemonSet"),
     namespaced("apps", "deployments", "Deployment"),
     namespaced("apps", "replicasets", "ReplicaSet"),
     namespaced("apps", "statefulsets", "StatefulSet"),
-    namespaced("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+    namespaced(
+        "autoscaling",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+    ),
     namespaced("batch", "cronjobs", "CronJob"),
     namespaced("batch", "jobs", "Job"),
     rare(cluster(

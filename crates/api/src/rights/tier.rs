@@ -53,7 +53,9 @@ impl Tier {
                 vec![ours(&all.collect::<Vec<_>>(), WRITE)]
             }
             Self::Admin => {
-                let rights = RIGHTS.iter().filter(|right| right.feature == Feature::Teams);
+                let rights = RIGHTS
+                    .iter()
+                    .filter(|right| right.feature == Feature::Teams);
                 let all = rights.flat_map(|right| right.resources).copied();
                 let statuses: Vec<&str> = all.filter(|name| name.ends_with("/status")).collect();
                 vec![

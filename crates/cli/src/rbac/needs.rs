@@ -113,7 +113,9 @@ impl Needs {
                 };
                 has(&rule.api_groups, group)
                     && has(&rule.resources, resource)
-                    && ["list", "watch"].iter().all(|verb| rule.verbs.iter().any(|v| v == verb))
+                    && ["list", "watch"]
+                        .iter()
+                        .all(|verb| rule.verbs.iter().any(|v| v == verb))
             })
         };
         reads.everywhere.retain(|one| !own(&needs.cluster, one));
@@ -156,7 +158,11 @@ impl Needs {
                 Object::Target(target) => {
                     let spec = &target.spec;
                     let profile = (object.namespace().to_owned(), spec.profile_ref.clone());
-                    (profile, &spec.included_namespaces, &spec.excluded_namespaces)
+                    (
+                        profile,
+                        &spec.included_namespaces,
+                        &spec.excluded_namespaces,
+                    )
                 }
                 Object::ClusterTarget(target) => {
                     if mode.tenant {
@@ -169,7 +175,11 @@ impl Needs {
                     let reference = &spec.profile_ref;
                     let namespace = reference.namespace.clone().unwrap_or_default();
                     let profile = (namespace, reference.name.clone());
-                    (profile, &spec.included_namespaces, &spec.excluded_namespaces)
+                    (
+                        profile,
+                        &spec.included_namespaces,
+                        &spec.excluded_namespaces,
+                    )
                 }
                 _ => continue,
             };
@@ -201,7 +211,10 @@ impl Needs {
                 reads.everywhere.insert(readable);
                 continue;
             }
-            let named = included.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
+            let named = included
+                .iter()
+                .map(|name| name.trim())
+                .filter(|name| !name.is_empty());
             let mut places: BTreeSet<&str> = named.collect();
             let watched: BTreeSet<&str> = mode.watched.iter().map(String::as_str).collect();
             if places.is_empty() {
@@ -303,7 +316,10 @@ impl Needs {
                 resource_names: Some(names.iter().cloned().collect()),
                 ..rule
             });
-            self.collected_in.entry(namespace).or_default().extend(named);
+            self.collected_in
+                .entry(namespace)
+                .or_default()
+                .extend(named);
         }
     }
 }

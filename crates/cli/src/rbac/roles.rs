@@ -67,7 +67,11 @@ fn role(
     rules: &[PolicyRule],
     account: Option<&Account>,
 ) -> String {
-    let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
+    let kind = if namespace.is_some() {
+        "Role"
+    } else {
+        "ClusterRole"
+    };
     let head = |kind: &str| {
         let place = match namespace {
             Some(namespace) => format!("  namespace: {namespace}\n"),
@@ -102,9 +106,10 @@ mod tests {
             collected: vec![collected("", &["nodes"])],
             ..Needs::default()
         };
-        needs
-            .collected_in
-            .insert("team-a".to_owned(), vec![collected("apps", &["deployments"])]);
+        needs.collected_in.insert(
+            "team-a".to_owned(),
+            vec![collected("apps", &["deployments"])],
+        );
         let account = Account {
             namespace: "home".to_owned(),
             name: "kollect".to_owned(),

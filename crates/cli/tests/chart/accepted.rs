@@ -25,7 +25,12 @@ fn accept(stage: &Stage, case: &Case) -> Result<()> {
     let mut child = stage
         .cluster()
         .kubectl_command()
-        .args(["apply", "--server-side", "--dry-run=server", "--force-conflicts"])
+        .args([
+            "apply",
+            "--server-side",
+            "--dry-run=server",
+            "--force-conflicts",
+        ])
         .args(["--validate=strict", "-f", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -42,7 +47,9 @@ fn accept(stage: &Stage, case: &Case) -> Result<()> {
     // What is deprecated today is refused tomorrow.
     let warned = said.lines().filter(|line| line.starts_with("Warning"));
     // Definitions are there already, applied in another way.
-    let warned: Vec<&str> = warned.filter(|line| !line.contains("last-applied")).collect();
+    let warned: Vec<&str> = warned
+        .filter(|line| !line.contains("last-applied"))
+        .collect();
     ensure!(warned.is_empty(), "{warned:?}");
     Ok(())
 }
@@ -70,7 +77,9 @@ fn an_api_server_accepts_everything_that_is_rendered() -> Result<()> {
             });
         }
     });
-    let failures = failures.into_inner().map_err(|_| anyhow!("a thread panicked"))?;
+    let failures = failures
+        .into_inner()
+        .map_err(|_| anyhow!("a thread panicked"))?;
     ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
     Ok(())
 }

@@ -34,12 +34,25 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() -> Result<()> {
     let get = |what: &[&str]| cluster.kubectl(&[&["get"], what].concat());
     let deployment = |path: &str| {
         let path = format!("-o=jsonpath={path}");
-        get(&["deployment", "kollect-controller-manager", "-n", "kollect-system", &path])
+        get(&[
+            "deployment",
+            "kollect-controller-manager",
+            "-n",
+            "kollect-system",
+            &path,
+        ])
     };
     let replicas = || deployment("{.spec.replicas}");
 
-    let notes = helm("install kollect CHART -n kollect-system --create-namespace", &[])?;
-    for text in ["rollout status", "kollect init", "get kollecttargets,kollectinventories"] {
+    let notes = helm(
+        "install kollect CHART -n kollect-system --create-namespace",
+        &[],
+    )?;
+    for text in [
+        "rollout status",
+        "kollect init",
+        "get kollecttargets,kollectinventories",
+    ] {
         ensure!(notes.contains(text), "{notes}");
     }
     ensure!(replicas()? == "1");
@@ -51,7 +64,11 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() -> Result<()> {
     ])?;
     // Kubernetes' own roles have our kinds.
     eventually("the aggregated roles", || {
-        for (role, kind) in [("view", "kollecttargets"), ("edit", "kollecttargets"), ("admin", "kollectscopes")] {
+        for (role, kind) in [
+            ("view", "kollecttargets"),
+            ("edit", "kollecttargets"),
+            ("admin", "kollectscopes"),
+        ] {
             let rules = get(&["clusterrole", role, "-o=jsonpath={.rules}"])?;
             ensure!(rules.contains(kind), "{role} lacks {kind}");
         }
@@ -60,18 +77,39 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() -> Result<()> {
 
     // An upgrade upgrades definitions too.
     let version = |value: &str| {
-        let patch = format!(r#"{{"metadata":{{"labels":{{"app.kubernetes.io/version":"{value}"}}}}}}"#);
-        cluster.kubectl(&["patch", "crd", "kollectprofiles.kollect.dev", "--type=merge", "-p", &patch])
+        let patch =
+            format!(r#"{{"metadata":{{"labels":{{"app.kubernetes.io/version":"{value}"}}}}}}"#);
+        cluster.kubectl(&[
+            "patch",
+            "crd",
+            "kollectprofiles.kollect.dev",
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
     };
     version("0.0.1")?;
-    helm("upgrade kollect CHART -n kollect-system", &["--set=replicaCount=2"])?;
+    helm(
+        "upgrade kollect CHART -n kollect-system",
+        &["--set=replicaCount=2"],
+    )?;
     ensure!(replicas()? == "2");
-    helm("upgrade kollect CHART -n kollect-system", &["--set=replicaCount=3,commonLabels.a=b"])?;
-    let label = get(&["crd", "kollectprofiles.kollect.dev", "-o=jsonpath={.metadata.labels.a}"])?;
+    helm(
+        "upgrade kollect CHART -n kollect-system",
+        &["--set=replicaCount=3,commonLabels.a=b"],
+    )?;
+    let label = get(&[
+        "crd",
+        "kollectprofiles.kollect.dev",
+        "-o=jsonpath={.metadata.labels.a}",
+    ])?;
     ensure!(label == "b", "{label}");
     helm("rollback kollect 2 -n kollect-system", &[])?;
     ensure!(replicas()? == "2");
-    let refused = helm("upgrade kollect CHART -n kollect-system", &["--set=tenantMode=true"]);
+    let refused = helm(
+        "upgrade kollect CHART -n kollect-system",
+        &["--set=tenantMode=true"],
+    );
     ensure!(refused.is_err_and(|error| error.to_string().contains("watchNamespaces")));
     ensure!(replicas()? == "2", "what is refused changes nothing");
 
@@ -84,15 +122,24 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() -> Result<()> {
     eventually("an empty namespace", || {
         let kinds = "all,roles,rolebindings,serviceaccounts";
         let left = get(&[kinds, "-n", "kollect-system", "-o=name"])?;
-        let left: Vec<&str> = left.lines().filter(|line| line.contains("kollect")).collect();
+        let left: Vec<&str> = left
+            .lines()
+            .filter(|line| line.contains("kollect"))
+            .collect();
         ensure!(left.is_empty(), "{left:?}");
         Ok(())
     })?;
-    let roles = get(&["clusterroles,clusterrolebindings,validatingwebhookconfigurations", "-o=name"])?;
+    let roles = get(&[
+        "clusterroles,clusterrolebindings,validatingwebhookconfigurations",
+        "-o=name",
+    ])?;
     ensure!(!roles.contains("kollect"), "{roles}");
 
     // And the next release takes them over, to take them along this time.
-    helm("install kollect CHART -n kollect-system", &["--set=crds.keep=false"])?;
+    helm(
+        "install kollect CHART -n kollect-system",
+        &["--set=crds.keep=false"],
+    )?;
     ensure!(replicas()? == "1");
     helm("uninstall kollect -n kollect-system --wait", &[])?;
     eventually("no definitions", || {
@@ -108,7 +155,10 @@ fn five_commands(cluster: &Cluster) -> Result<()> {
     let stage = Stage::shared()?;
     let root = chart().join("../..");
     let readme = fs::read_to_string(root.join("README.md"))?;
-    let section = readme.split("## In a cluster of yours").nth(1).context("no section")?;
+    let section = readme
+        .split("## In a cluster of yours")
+        .nth(1)
+        .context("no section")?;
     let block = section.split("```").nth(1).context("no commands")?;
     let commands: Vec<&str> = block.lines().skip(1).collect();
     ensure!(commands.len() <= 5, "{commands:#?}");
@@ -151,7 +201,8 @@ fn five_commands(cluster: &Cluster) -> Result<()> {
     let args: Vec<String> = serde_json::from_str(&args)?;
     let mut operator = stage.operator_in(cluster, namespace, &user, &args)?;
     operator.eventually("the row of the Deployment", || {
-        let names = "SELECT payload->>'name' FROM inventory_items WHERE payload->>'kind' = 'Deployment'";
+        let names =
+            "SELECT payload->>'name' FROM inventory_items WHERE payload->>'kind' = 'Deployment'";
         let rows = database.psql(names)?;
         ensure!(rows == "web", "{rows:?}");
         Ok(())
@@ -171,10 +222,24 @@ fn a_namespace_admin_installs_a_teams_own_operator() -> Result<()> {
     let namespace = cluster.create_namespace("team")?;
     let admin = cluster.create_service_account(&namespace, "lead")?;
     let subject = format!("--serviceaccount={namespace}:lead");
-    cluster.kubectl(&["create", "rolebinding", "lead", "--clusterrole=admin", &subject, "-n", &namespace])?;
+    cluster.kubectl(&[
+        "create",
+        "rolebinding",
+        "lead",
+        "--clusterrole=admin",
+        &subject,
+        "-n",
+        &namespace,
+    ])?;
     eventually("the rights of an admin", || {
         let scope = kollect_testkit::rbac::Scope::Namespace(&namespace);
-        let ready = cluster.allows(scope, &admin, "patch", "kollect.dev", "kollecttargets/status")?;
+        let ready = cluster.allows(
+            scope,
+            &admin,
+            "patch",
+            "kollect.dev",
+            "kollecttargets/status",
+        )?;
         ensure!(ready, "not aggregated yet");
         Ok(())
     })?;
@@ -191,9 +256,25 @@ fn a_namespace_admin_installs_a_teams_own_operator() -> Result<()> {
         ],
     );
     helm.run_as(cluster, &admin, &install)?;
-    let role = cluster.kubectl(&["get", "role", "kollect-manager", "-n", &namespace, "-o=json"])?;
+    let role = cluster.kubectl(&[
+        "get",
+        "role",
+        "kollect-manager",
+        "-n",
+        &namespace,
+        "-o=json",
+    ])?;
     let role: Value = serde_json::from_str(&role)?;
-    ensure!(role["rules"].as_array().is_some_and(|rules| rules.len() > 5), "{role}");
-    helm.run_as(cluster, &admin, &args("uninstall kollect --wait", &["-n", &namespace]))?;
+    ensure!(
+        role["rules"]
+            .as_array()
+            .is_some_and(|rules| rules.len() > 5),
+        "{role}"
+    );
+    helm.run_as(
+        cluster,
+        &admin,
+        &args("uninstall kollect --wait", &["-n", &namespace]),
+    )?;
     Ok(())
 }

@@ -64,7 +64,11 @@ pub(crate) fn cases() -> Result<Vec<Case>> {
 impl Case {
     /// What Helm says to it.
     pub(crate) fn render(&self, helm: &Helm, directory: &RunDir) -> Result<String> {
-        let name: String = self.case.chars().filter(char::is_ascii_alphanumeric).collect();
+        let name: String = self
+            .case
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .collect();
         let values = directory.write_private(&format!("{name}.json"), self.values.to_string())?;
         let mut args: Vec<PathBuf> = Vec::new();
         if let Some(file) = &self.file {
@@ -104,7 +108,10 @@ impl Case {
         }
         let granted = granted(objects);
         for right in &self.roles.has {
-            ensure!(granted.contains(right), "{right:?} is not granted: {granted:#?}");
+            ensure!(
+                granted.contains(right),
+                "{right:?} is not granted: {granted:#?}"
+            );
         }
         for right in &self.roles.lacks {
             ensure!(!granted.contains(right), "{right:?} is granted");
@@ -174,7 +181,11 @@ fn every_set_of_values_becomes_what_it_should_or_is_refused() -> Result<()> {
 fn lint_has_nothing_to_say() -> Result<()> {
     let helm = Helm::new()?;
     let chart = chart();
-    let files = ["values.yaml", "values-minimal-rbac.yaml", "values-platform.yaml"];
+    let files = [
+        "values.yaml",
+        "values-minimal-rbac.yaml",
+        "values-platform.yaml",
+    ];
     for file in files {
         let args = ["lint".into(), "--strict".into(), chart.clone()];
         let values = ["--values".into(), chart.join(file)];
@@ -190,9 +201,15 @@ fn the_chart_can_be_switched_off_as_part_of_another() -> Result<()> {
                     dependencies: [{name: kollect, version: 0.1.0, condition: kollect.enabled}]\n";
     parent.write_private("Chart.yaml", metadata)?;
     std::fs::create_dir(parent.join("charts"))?;
-    std::os::unix::fs::symlink(std::fs::canonicalize(chart())?, parent.join("charts/kollect"))?;
+    std::os::unix::fs::symlink(
+        std::fs::canonicalize(chart())?,
+        parent.join("charts/kollect"),
+    )?;
     for (enabled, expected) in [("true", true), ("false", false)] {
-        let set = [format!("--set=kollect.enabled={enabled}"), "--set=global.any=x".to_owned()];
+        let set = [
+            format!("--set=kollect.enabled={enabled}"),
+            "--set=global.any=x".to_owned(),
+        ];
         let text = helm.template(parent.path(), ("kollect-system", "all"), &set)?;
         let there = text.contains("all-kollect-controller-manager");
         ensure!(there == expected, "enabled={enabled}");
@@ -205,18 +222,24 @@ fn plain_manifests_hold_everything_that_runs_without_helm() -> Result<()> {
     let root = chart().join("../../deploy");
     let read = |name: &str| objects(&std::fs::read_to_string(root.join(name))?);
     let (definitions, everything) = (read("install-crds.yaml")?, read("install.yaml")?);
-    let count = |objects: &[Value], kind: &str| {
-        objects.iter().filter(|one| one["kind"] == kind).count()
-    };
+    let count =
+        |objects: &[Value], kind: &str| objects.iter().filter(|one| one["kind"] == kind).count();
     ensure!(count(&definitions, "CustomResourceDefinition") == 11);
     ensure!(count(&everything, "CustomResourceDefinition") == 11);
-    ensure!(everything.first().is_some_and(|one| one["kind"] == "Namespace"));
+    ensure!(
+        everything
+            .first()
+            .is_some_and(|one| one["kind"] == "Namespace")
+    );
     let args = arguments(&everything)?;
     ensure!(args.contains(&"--validating-webhooks-enabled=true".to_owned()));
     ensure!(count(&everything, "ValidatingWebhookConfiguration") == 1);
     for object in definitions.iter().chain(&everything) {
         let text = object["metadata"].to_string();
-        ensure!(!text.contains("helm.sh") && !text.contains("Helm"), "{text}");
+        ensure!(
+            !text.contains("helm.sh") && !text.contains("Helm"),
+            "{text}"
+        );
     }
     Ok(())
 }

@@ -71,7 +71,14 @@ impl<'s> Act<'s> {
         let steady = audit.now()?;
         thread::sleep(QUIET);
         let database = &self.database;
-        let change = ["label", "configmap", "seen", "changed=yes", "-n", &self.namespace];
+        let change = [
+            "label",
+            "configmap",
+            "seen",
+            "changed=yes",
+            "-n",
+            &self.namespace,
+        ];
         stage.cluster().kubectl(&change)?;
         operator.expect_rows(database, 2)?;
         refused(audit, user, begun, steady)?;
@@ -81,7 +88,14 @@ impl<'s> Act<'s> {
             "kollectinventories",
             "kollecttargets,kollectdatabasesinks,kollectprofiles",
         ] {
-            let delete = ["delete", kinds, "--all", "--timeout=60s", "-n", &self.namespace];
+            let delete = [
+                "delete",
+                kinds,
+                "--all",
+                "--timeout=60s",
+                "-n",
+                &self.namespace,
+            ];
             stage.cluster().kubectl(&delete)?;
         }
         operator.expect_rows(database, 0)?;
@@ -100,7 +114,10 @@ impl<'s> Act<'s> {
             let conditions = object["status"]["conditions"].as_array().cloned();
             let conditions = conditions.unwrap_or_default();
             let ready = conditions.iter().find(|one| one["type"] == "Ready");
-            ensure!(ready.is_some_and(|one| one["status"] == "True"), "{conditions:?}");
+            ensure!(
+                ready.is_some_and(|one| one["status"] == "True"),
+                "{conditions:?}"
+            );
             Ok(())
         })
     }
@@ -131,7 +148,11 @@ fn whole_cluster(stage: &Stage) -> Result<()> {
         // The API server has no way to the pod of this release, so nothing is sent to it.
         "objectSelector": {"matchLabels": {"never": "asked"}},
     });
-    let objects = stage.render(&namespace, "whole", &values(&json!({"webhooks": webhooks}))?)?;
+    let objects = stage.render(
+        &namespace,
+        "whole",
+        &values(&json!({"webhooks": webhooks}))?,
+    )?;
     let user = stage.grant(&namespace, &objects)?;
     stage.await_right(&user, None, ("list", "kollect.dev", "kollecttargets"))?;
     Act::new(stage, &namespace, objects)?.play(&user)?;
@@ -154,11 +175,19 @@ fn printed_roles(stage: &Stage) -> Result<()> {
     let user = stage.grant(&namespace, &objects)?;
     let act = Act::new(stage, &namespace, objects)?;
     let team = stage.team(&namespace, &act.database);
-    let account = user.name.trim_start_matches("system:serviceaccount:").replace(':', "/");
+    let account = user
+        .name
+        .trim_start_matches("system:serviceaccount:")
+        .replace(':', "/");
     let roles = minimal::print(
         stage,
         &team,
-        &["--only-collected", "--service-account", &account, "--allow-sink-networks=127.0.0.0/8"],
+        &[
+            "--only-collected",
+            "--service-account",
+            &account,
+            "--allow-sink-networks=127.0.0.0/8",
+        ],
     )?;
     stage.cluster().apply(&roles)?;
     stage.await_right(&user, None, ("list", "kollect.dev", "kollecttargets"))?;
@@ -176,7 +205,11 @@ fn tenant_mode(stage: &Stage) -> Result<()> {
     )?;
     ensure!(!objects.iter().any(|one| one["kind"] == "ClusterRole"));
     let user = stage.grant(&namespace, &objects)?;
-    stage.await_right(&user, Some(&namespace), ("list", "kollect.dev", "kollecttargets"))?;
+    stage.await_right(
+        &user,
+        Some(&namespace),
+        ("list", "kollect.dev", "kollecttargets"),
+    )?;
     Act::new(stage, &namespace, objects)?.play(&user)
 }
 

@@ -70,13 +70,21 @@ impl Stage {
     fn new() -> Result<Self> {
         let plane = ControlPlane::start_audited(Options { controllers: true })?;
         let cluster = plane.cluster();
-        let foreign = MONITORING.iter().chain([&CERT_MANAGER, &CERT_MANAGER_ISSUERS]);
+        let foreign = MONITORING
+            .iter()
+            .chain([&CERT_MANAGER, &CERT_MANAGER_ISSUERS]);
         let foreign: Result<Vec<String>> = foreign.map(Definition::yaml).collect();
         cluster.define(foreign?)?;
         // As an administrator of the cluster would who lets teams install operators of their own.
         let definitions = chart().join("../../deploy/install-crds.yaml");
         cluster.kubectl(&["apply", "-f", &definitions.to_string_lossy()])?;
-        let established = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
+        let established = [
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            "crd",
+            "--all",
+        ];
         cluster.kubectl(&established)?;
         for namespace in ["kollect-system", "team-a", "team-b", "team-c"] {
             cluster.kubectl(&["create", "namespace", namespace])?;
@@ -95,7 +103,9 @@ impl Stage {
 
     /// Who asked for what.
     pub(crate) fn audit(&self) -> Result<&AuditLog> {
-        self.plane.audit().context("this control plane has no audit log")
+        self.plane
+            .audit()
+            .context("this control plane has no audit log")
     }
 
     /// Waits until the API server honours a right: verb, group and resource.
@@ -114,7 +124,12 @@ impl Stage {
     }
 
     /// What the chart renders with these values, as objects of a namespace and a release.
-    pub(crate) fn render(&self, namespace: &str, release: &str, values: &Value) -> Result<Vec<Value>> {
+    pub(crate) fn render(
+        &self,
+        namespace: &str,
+        release: &str,
+        values: &Value,
+    ) -> Result<Vec<Value>> {
         let file = format!("{namespace}-{release}.json");
         let values = self.directory.write_private(&file, values.to_string())?;
         let args = ["--values".into(), values];
@@ -147,7 +162,12 @@ impl Stage {
     }
 
     /// Starts the operator as the pod of the Deployment would: with its arguments and as its account.
-    pub(crate) fn operator(&self, namespace: &str, user: &User, args: &[String]) -> Result<Operator> {
+    pub(crate) fn operator(
+        &self,
+        namespace: &str,
+        user: &User,
+        args: &[String],
+    ) -> Result<Operator> {
         self.operator_in(self.cluster(), namespace, user, args)
     }
 
@@ -191,9 +211,7 @@ impl Stage {
                 "attributes": [{"name": "made", "path": "$.metadata.name"}],
             })
         };
-        let target = |profile: &str| {
-            json!({"profileRef": profile, "includedNamespaces": [namespace], "names": ["seen"]})
-        };
+        let target = |profile: &str| json!({"profileRef": profile, "includedNamespaces": [namespace], "names": ["seen"]});
         vec![
             json!({
                 "apiVersion": "v1", "kind": "Secret", "stringData": {"dsn": database.url(Tls::Off)},
@@ -274,7 +292,12 @@ impl Operator {
     /// Asks it to end in order, so that everything it wrote down last is written.
     pub(crate) fn terminate(mut self) -> Result<()> {
         let pid = self.child.id().to_string();
-        ensure!(Command::new("kill").args(["-TERM", &pid]).status()?.success());
+        ensure!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()?
+                .success()
+        );
         let status = self.child.wait()?;
         ensure!(status.success(), "the operator ended with {status}");
         Ok(())
