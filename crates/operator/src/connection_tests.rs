@@ -474,6 +474,9 @@ async fn probe(sinks: &SinkObjects, prober: &Prober, sink: &SinkObject) -> Outco
             Access::Unread(error) => {
                 return Outcome::unknown(Reason::SecretResolveFailed, error.message());
             }
+            Access::Invalid(error) => {
+                return Outcome::refused(Reason::InvalidSpec, error.message().to_owned());
+            }
             Access::Failed(error) => {
                 return Outcome::refused(Reason::SecretResolveFailed, error.message().to_owned());
             }

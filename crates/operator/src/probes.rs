@@ -290,6 +290,10 @@ impl Probes {
         if wanted {
             match self.sinks.access(sink) {
                 Access::Reading => return None,
+                Access::Invalid(error) => {
+                    known.verdict = Some(ProbeVerdict::Invalid(error.message().to_owned()));
+                    known.probed = None;
+                }
                 Access::Failed(error) | Access::Unread(error) => {
                     known.verdict = Some(ProbeVerdict::NoCredentials(error.message().to_owned()));
                     known.probed = None;

@@ -88,6 +88,8 @@ pub enum Access {
     Reading,
     /// They are.
     Ready(Arc<SinkSource>),
+    /// The rules stand against the sink, so nobody looks for them.
+    Invalid(SinkError),
     /// They cannot be had.
     Failed(SinkError),
     /// Whether they can be had is not known: the API server does not say.
@@ -222,7 +224,7 @@ impl SinkObjects {
     /// The credentials of a sink.
     pub fn access(&self, sink: &SinkObject) -> Access {
         if let Some(denial) = rules::objection(&sink.object(), &self.rules) {
-            return Access::Failed(SinkError::Terminal(denial.to_string()));
+            return Access::Invalid(SinkError::Terminal(denial.to_string()));
         }
         let mut read = Vec::new();
         let mut secrets = Vec::new();

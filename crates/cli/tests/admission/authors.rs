@@ -130,7 +130,9 @@ fn authors_who_may_not_read_what_is_collected_are_refused_if_so_wished() -> Resu
         }
         // A profile is asked about for the targets that use it: a harmless one must not turn into
         // one for Secrets under somebody's target.
-        let stored = case.send("POST", &target(case, "maps", &[home]))?;
+        let mut used = target(case, "maps", &[home]);
+        used["metadata"]["name"] = "used".into();
+        let stored = case.send("POST", &used)?;
         ensure!(stored.is_success(), "{}", text(&stored));
         let mut changed = case.get(&profile(case, "maps", "ConfigMap"))?;
         changed["spec"]["targetGVK"]["kind"] = "Secret".into();

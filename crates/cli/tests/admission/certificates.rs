@@ -28,16 +28,7 @@ fn put_secret(case: &Case, content: &Content) -> Result<()> {
         "metadata": {"name": "kollect-webhook-cert", "namespace": case.namespace},
         "data": content.write(),
     });
-    cluster().kubectl(&[
-        "delete",
-        "secret",
-        "kollect-webhook-cert",
-        "-n",
-        &case.namespace,
-        "--ignore-not-found",
-    ])?;
-    cluster().apply(&secret.to_string())?;
-    Ok(())
+    case.overwrite(&secret)
 }
 
 #[test]
@@ -86,24 +77,14 @@ fn three_replicas_at_once_share_one_authority_and_repair_what_is_broken() -> Res
     put_secret(&case, &mixed)?;
     eventually("our certificate, again", || all_serve(&made))?;
 
-    // Garbage, and nothing at all.
-    for data in [json!({"tls.crt": "Z2FyYmFnZQ=="}), json!({})] {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": "kollect-webhook-cert", "namespace": case.namespace},
-            "data": data,
-        });
-        cluster().kubectl(&[
-            "delete",
-            "secret",
-            "kollect-webhook-cert",
-            "-n",
-            &case.namespace,
-            "--ignore-not-found",
-        ])?;
-        let _ = cluster().apply(&secret.to_string());
-        eventually("our content, again", || all_serve(&made))?;
-    }
+    // Garbage.
+    let garbage = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "kollect-webhook-cert", "namespace": case.namespace},
+        "data": {"tls.crt": "Z2FyYmFnZQ=="},
+    });
+    case.overwrite(&garbage)?;
+    eventually("our content, again", || all_serve(&made))?;
 
     // Somebody forgot whom to trust.
     let port = replicas[0].port;

@@ -148,11 +148,16 @@ impl Case {
             });
         }
         // The operator writes the authority too.
-        let flags = ["apply", "--server-side", "--force-conflicts", "-f"];
-        let file = self.directory()?.join("webhooks.json");
-        fs::write(&file, serde_json::to_string(&all)?)?;
+        self.overwrite(&serde_json::to_value(&all)?)
+    }
+
+    /// Applies an object, whoever else wrote some of it.
+    pub(crate) fn overwrite(&self, object: &Value) -> Result<()> {
+        let file = self.directory()?.join("object.json");
+        fs::write(&file, object.to_string())?;
         let file = file.display().to_string();
-        cluster().kubectl(&[&flags[..], &[&file]].concat())?;
+        let flags = ["apply", "--server-side", "--force-conflicts", "-f", &file];
+        cluster().kubectl(&flags)?;
         Ok(())
     }
 

@@ -565,7 +565,9 @@ fn source(access: Access) -> Source {
     match access {
         Access::Reading => Source::Reading,
         Access::Ready(source) => Source::Ready(source),
-        Access::Failed(error) | Access::Unread(error) => Source::Held(error),
+        Access::Invalid(error) | Access::Failed(error) | Access::Unread(error) => {
+            Source::Held(error)
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub enum ProbeVerdict {
     Reached(String),
     /// It cannot; it is tried again at this time.
     Failed(String, Timestamp),
+    /// It was not asked: the rules stand against the sink.
+    Invalid(String),
     /// It was not tried, because the credentials cannot be had.
     NoCredentials(String),
 }
@@ -104,6 +106,7 @@ fn statements(probed: Probed<'_>, spec: &SinkSpec) -> Vec<Statement> {
             );
             failed(Reason::ConnectionTestFailed, &text)
         }
+        Probed::Known(ProbeVerdict::Invalid(text)) => failed(Reason::InvalidSpec, text),
         Probed::Known(ProbeVerdict::NoCredentials(text)) => {
             failed(Reason::SecretResolveFailed, text)
         }
