@@ -172,12 +172,13 @@ fn churn_is_gathered() -> Result<()> {
 fn two_clusters_share_a_bucket() -> Result<()> {
     let server = S3::start()?;
     let bucket = server.create_bucket("shared")?;
-    let mut stages = Vec::new();
+    let mut stages: Vec<(Stage, String)> = Vec::new();
     for (cluster, number) in [("east", 1), ("west", 2)] {
-        let mut stage = Stage::new()?;
+        let namespace = stages.first().map(|(stage, _)| stage.namespace.clone());
+        let mut stage = Stage::with_namespace(namespace.as_deref())?;
         let lake = json!({"cluster": cluster, "objectStore": {"partitioning": "current"}});
         sink(&stage, "lake", &server, &bucket, &lake)?;
-        let plain = json!({"cluster": cluster, "pathTemplate": "all/{name}.json"});
+        let plain = json!({"cluster": cluster, "pathTemplate": "all/{namespace}/{name}.json"});
         sink(&stage, "plain", &server, &bucket, &plain)?;
         stage.put("m", number)?;
         let inventory = json!({
@@ -199,10 +200,11 @@ fn two_clusters_share_a_bucket() -> Result<()> {
         stages.push((stage, set));
     }
     // Both wanted the same plain document: it is the first one's, and stays as it was.
-    let plain = || numbers(bucket.read("all/inv.json")?);
-    assert_eq!(plain()?.get("m"), Some(&"1".to_owned()));
     let (west, west_set) = stages.pop().context("two stages")?;
     let (east, east_set) = stages.pop().context("two stages")?;
+    let key = format!("all/{}/inv.json", east.namespace);
+    let plain = || numbers(bucket.read(&key)?);
+    assert_eq!(plain()?.get("m"), Some(&"1".to_owned()));
     west.eventually("the second one is told", || {
         let status = west.status()?.to_string();
         ensure!(status.contains("belongs to another"), "{status}");

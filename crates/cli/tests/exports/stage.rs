@@ -73,10 +73,24 @@ impl Stage {
     /// Servers, definitions, a namespace with a profile and a target of ConfigMaps, and the Secret
     /// of the database.
     pub(crate) fn new() -> Result<Self> {
+        Self::with_namespace(None)
+    }
+
+    /// The same in a namespace of this name, such as that of another cluster.
+    pub(crate) fn with_namespace(name: Option<&str>) -> Result<Self> {
         let plane = ControlPlane::start_with(Options { controllers: false })?;
         let cluster = plane.cluster();
         cluster.define(crd::all_yaml().iter().map(|file| &file.yaml))?;
-        let namespace = cluster.create_namespace("exports")?;
+        let namespace = match name {
+            None => cluster.create_namespace("exports")?,
+            Some(name) => {
+                let object = json!({
+                    "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
+                });
+                cluster.apply(&object.to_string())?;
+                name.to_owned()
+            }
+        };
         let postgres = Postgres::start()?;
         let database = postgres.create_database("exports")?;
         let stage = Self {
