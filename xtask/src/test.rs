@@ -92,6 +92,7 @@ fn lint() -> Result<()> {
     ];
     for backend in [
         "",
+        "bigquery",
         "git",
         "kafka",
         "mongodb",

@@ -84,5 +84,11 @@ mod tests {
         let preview = render(&mongodb, "m", None, &at(1));
         assert_eq!(preview.mongodb.expect("keys").expected_index_keys.len(), 5);
         assert_eq!(preview.warnings, ["mongodb: documents upserted into d.c"]);
+        let bigquery = database(json!({
+            "type": "bigquery", "bigquery": {"project": "p", "dataset": "d", "table": "t"},
+        }));
+        let preview = render(&bigquery, "b", None, &at(1));
+        let ddl = preview.bigquery.and_then(|bigquery| bigquery.expected_ddl);
+        assert!(ddl.expect("a statement").contains("`p.d.t`"));
     }
 }

@@ -42,6 +42,8 @@ static OPENINGS_OF_NAMESPACE: Shares = Shares::new(8);
 
 /// The backends of this program, one line each.
 static REGISTRY: &[&dyn Backend] = &[
+    #[cfg(feature = "bigquery")]
+    &crate::bigquery::BigqueryBackend,
     #[cfg(feature = "git")]
     &crate::git::GitBackend,
     #[cfg(feature = "kafka")]

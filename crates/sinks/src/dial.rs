@@ -267,7 +267,7 @@ impl Dialer {
     }
 
     /// Whose connections these are.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "bigquery", feature = "postgres"))]
     pub(crate) fn user(&self) -> &Arc<str> {
         &self.user
     }

@@ -1,6 +1,6 @@
 //! Who a sink is to a cloud: tokens that are exchanged for keys, fetched through the guarded way out
 //! and kept until shortly before they end.
 
-#[cfg(feature = "object-store")]
+#[cfg(any(feature = "bigquery", feature = "object-store"))]
 pub(crate) mod google;
 pub mod workload;

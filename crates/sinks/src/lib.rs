@@ -24,14 +24,16 @@
 //! | [`events`] | rows as messages: keys, bodies, headers, differences |
 //! | [`layout`] | rows as files: formats, paths, indexes |
 //! | [`memory`] | a sink without a backend, the reference for all others |
-//! | [`postgres`], [`mongo`], [`git`], [`kafka`], [`nats`], [`objects`] | the backends |
+//! | [`postgres`], [`mongo`], [`bigquery`], [`git`], [`kafka`], [`nats`], [`objects`] | the backends |
 
 pub mod backend;
+#[cfg(feature = "bigquery")]
+pub mod bigquery;
 mod census;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod credentials;
-#[cfg(any(feature = "mongodb", feature = "postgres"))]
+#[cfg(any(feature = "bigquery", feature = "mongodb", feature = "postgres"))]
 mod database;
 pub mod dial;
 pub mod error;
@@ -53,7 +55,8 @@ pub mod nats;
 pub mod objects;
 #[cfg(any(feature = "git", feature = "postgres"))]
 mod percent;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "bigquery", feature = "postgres"))]
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 mod pool;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -54,8 +54,9 @@ use tokio::time::timeout;
 
 pub(crate) use self::backend::MongoBackend;
 use self::{
-    compare::Wanted,
+    compare::compare,
     connection::Connection,
+    encode::content_hash,
     fault::Fault,
     names::{Names, Partition},
     provision::{Place, Plan},
@@ -68,6 +69,7 @@ use crate::{
     database::{
         idle_settings,
         keys::{Key, SharedKeys, Survey},
+        wanted::Wanted,
     },
     dial::Dialer,
     error::SinkError,
@@ -233,7 +235,8 @@ impl MongoSink {
         let suspicious = writer.order.open && !connection.numbered;
         writer.settle().await?;
         let mut tally = Tally::default();
-        let wanted = Wanted::new(survey.winners(snapshot.rows()), snapshot.held());
+        let rows = survey.winners(snapshot.rows());
+        let wanted = Wanted::new(rows, snapshot.held(), content_hash);
         let nothing = snapshot.is_empty() && snapshot.held().is_empty();
         let mut settled = false;
         for round in 0..ROUNDS {
@@ -242,7 +245,7 @@ impl MongoSink {
             } else {
                 let partition = writer.partition;
                 let names = &self.plan.names;
-                let found = wanted.compare(&connection, names, &partition).await?;
+                let found = compare(&wanted, &connection, names, &partition).await?;
                 let rows = found.write.iter().copied();
                 writer.upsert(rows, Before::Anything, &mut tally).await?;
                 tally.accepted()?;

@@ -102,6 +102,17 @@ pub const HELM: GoModule = GoModule {
     patience: "about 2 minutes on two cores, once per machine",
 };
 
+/// The emulator of BigQuery, with Google's own reader of statements in it.
+pub const BIGQUERY: GoModule = GoModule {
+    name: "bigquery",
+    flags: &["-trimpath", "-ldflags", "-s -w"],
+    programs: &[GoProgram::new(
+        "github.com/goccy/bigquery-emulator/cmd/bigquery-emulator",
+        "bigquery-emulator",
+    )],
+    patience: "about 6 minutes on two cores, once per machine",
+};
+
 impl GoModule {
     /// The directory with the built programs; builds them when they are missing.
     pub fn binaries(&self) -> Result<PathBuf> {

@@ -9,6 +9,7 @@
 //! | etcd + kube-apiserver + kube-controller-manager | [`ControlPlane`], used through [`Cluster`] | namespace |
 //! | PostgreSQL | [`Postgres`] | [`Database`](postgres::Database) |
 //! | PgBouncer in front of it | [`PgBouncer`](pgbouncer::PgBouncer) | itself |
+//! | BigQuery (an emulator) | [`Bigquery`] | [`Dataset`](bigquery::Dataset) |
 //! | Kafka | [`Kafka`] | topic |
 //! | MongoDB, alone or as a replica set | [`Mongo`] | [`MongoUser`](mongo::MongoUser) |
 //! | NATS JetStream | [`Nats`] | subject |
@@ -47,6 +48,7 @@
 pub mod account;
 pub mod audit;
 pub mod azure;
+pub mod bigquery;
 pub mod cache;
 pub mod cloud;
 pub mod cluster;
@@ -85,6 +87,7 @@ pub mod wait;
 
 pub use audit::AuditLog;
 pub use azure::Azure;
+pub use bigquery::Bigquery;
 pub use cloud::Cloud;
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;

@@ -251,8 +251,8 @@ pub struct Bigquery {
     /// Location of jobs. Defaults to the location of the dataset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
-    /// Secret with a service account key under `credentials.json`. Absent means the credentials
-    /// of the environment.
+    /// Secret with a service account key under `credentials.json`. Absent means the identity of the
+    /// operator, where its administrator lends it to sinks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretReference>,
 }

@@ -50,6 +50,9 @@ pub struct Preview {
     /// Which index would be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mongodb: Option<MongodbPreview>,
+    /// Which table would be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bigquery: Option<BigqueryPreview>,
     /// Which topic would be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kafka: Option<KafkaPreview>,
@@ -114,6 +117,19 @@ pub struct MongodbPreview {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub expected_index_keys: Vec<String>,
+}
+
+/// Preview of a table of BigQuery.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BigqueryPreview {
+    /// Statement that creates the table.
+    #[serde(
+        rename = "expectedDDL",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub expected_ddl: Option<String>,
 }
 
 /// Preview of a subject.

@@ -145,7 +145,7 @@ pub(super) async fn changes_notice_a_backend_that_lost_its_rows(subject: &dyn Su
 
 /// Long lives of an inventory, all different and the same in every run.
 pub(super) async fn random_histories(subject: &dyn Subject) {
-    for seed in 1..=3 {
+    for seed in 1..=3_u64.div_ceil(subject.scale() as u64) {
         random_history(subject, seed).await;
     }
 }

@@ -59,9 +59,9 @@ pub(super) async fn an_empty_snapshot_may_come_first(subject: &dyn Subject) {
 pub(super) async fn ten_thousand_rows(subject: &dyn Subject) {
     let mut rows = Rows::new();
     let mut exporter = Exporter::new(subject).await;
-    let many = rows.deployments(10_000, 1);
+    let many = rows.deployments(10_000 / subject.scale(), 1);
     exporter.everything(&many).await;
-    let changed = rows.deployment("app-04711", 7);
+    let changed = rows.deployment("app-00471", 7);
     let changed = Snapshot::new(many.rows().iter().cloned().chain([changed]));
     if let Some(receipt) = exporter.changes(&changed).await {
         assert_eq!(

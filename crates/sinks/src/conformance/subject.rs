@@ -47,6 +47,11 @@ pub trait Subject: Send + Sync {
         None
     }
 
+    /// By how much large cases are made smaller, for servers that stand in for faster ones.
+    fn scale(&self) -> usize {
+        1
+    }
+
     /// What the backend does with an inventory that is no more.
     fn retirement(&self) -> Retirement {
         Retirement::Removes

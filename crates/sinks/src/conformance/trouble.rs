@@ -135,7 +135,7 @@ pub(super) async fn a_server_may_restart_unnoticed(subject: &dyn Subject) {
 /// The server goes away in the middle of a large delivery.
 pub(super) async fn a_server_may_go_in_the_middle(subject: &dyn Subject) {
     let mut rows = Rows::new();
-    let many = rows.deployments(5_000, 1);
+    let many = rows.deployments(5_000 / subject.scale(), 1);
     let mut exporter = Exporter::new(subject).await;
     exporter.everything(&rows.deployments(5, 1)).await;
     for delay in [1, 20, 60] {
@@ -202,7 +202,7 @@ pub(super) async fn a_delivery_may_be_cancelled(subject: &dyn Subject) {
         .map(|steps| (steps, PATIENCE))
         .chain([0, 2, 8, 30, 90].map(|millis| (usize::MAX, Duration::from_millis(millis))));
     for (number, (steps, time)) in cancellations.enumerate() {
-        let many = rows.deployments(1_200, number as u64);
+        let many = rows.deployments(1_200 / subject.scale(), number as u64);
         let content = if exporter.sink.demand() != Demand::Documents && number % 3 == 2 {
             DeliveryRows::Changes(Arc::new(Delta::between(&exporter.expected, &many)))
         } else {

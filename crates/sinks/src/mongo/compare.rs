@@ -6,10 +6,7 @@
 //! (`Writer::confirm`), or the primary changes, and everything is compared again. Memory stays in proportion to the rows that are to be there,
 //! whatever the server sends.
 
-use std::hash::{BuildHasher, RandomState};
-
-use hashbrown::HashTable;
-use kollect_inventory::{HeldRows, Row};
+use kollect_inventory::Row;
 use mongodb::{
     bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr, doc},
     options::ReadConcern,
@@ -17,24 +14,16 @@ use mongodb::{
 
 use super::{
     connection::Connection,
-    encode::content_hash,
     fault::Fault,
     names::{Names, Partition},
 };
+use crate::database::wanted::{Found, Wanted};
 
 const STAGE: &str = "mongodb compare";
 /// Documents of one answer.
 const ANSWER: u32 = 5_000;
 /// How many bytes of filters for documents that have to go are kept at once.
 const STALE: usize = 8 << 20;
-
-/// The rows that should be there, ready to be looked up.
-pub(super) struct Wanted<'r> {
-    rows: Vec<&'r Row>,
-    table: HashTable<usize>,
-    hasher: RandomState,
-    held: &'r [HeldRows],
-}
 
 /// What differs.
 pub(super) struct Difference<'r> {
@@ -46,123 +35,58 @@ pub(super) struct Difference<'r> {
     pub(super) more: bool,
 }
 
-/// What a document means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    /// The row, as it should be.
-    Same(usize),
-    /// The row, with another content.
-    Other(usize),
-    /// Not wanted, and it is not known whether it should be.
-    Held,
-    /// Nobody's.
-    Stale,
+fn judge(wanted: &Wanted<'_>, document: &RawDocument) -> Found {
+    let target_name = document.get_str("target_name");
+    let (Ok(target_name), Ok(uid)) = (target_name, document.get_str("source_uid")) else {
+        return Found::Stale;
+    };
+    let namespace = document.get_str("resource_namespace").unwrap_or_default();
+    let hash = document.get_i64("content_hash").ok();
+    wanted.judge(target_name, uid, namespace, hash)
 }
 
-impl<'r> Wanted<'r> {
-    pub(super) fn new(rows: impl Iterator<Item = &'r Row>, held: &'r [HeldRows]) -> Self {
-        let rows: Vec<&Row> = rows.collect();
-        let hasher = RandomState::new();
-        let mut table = HashTable::with_capacity(rows.len());
-        let hash = |row: &Row| hasher.hash_one((row.origin().target_name(), &*row.uid().text()));
-        for (place, row) in rows.iter().enumerate() {
-            table.insert_unique(hash(row), place, |place| hash(rows[*place]));
-        }
-        Self {
-            rows,
-            table,
-            hasher,
-            held,
-        }
+/// Reads what is there.
+pub(super) async fn compare<'r>(
+    wanted: &Wanted<'r>,
+    connection: &Connection,
+    names: &Names,
+    partition: &Partition<'_>,
+) -> Result<Difference<'r>, Fault> {
+    let fault = |error: mongodb::error::Error| connection.fault(STAGE, &error);
+    let filter = doc! {
+        "inventory_namespace": partition.namespace,
+        "inventory_name": partition.name,
+        "cluster": partition.cluster,
+    };
+    let mut fields = doc! {"target_name": 1, "source_uid": 1, "content_hash": 1};
+    if wanted.holds() {
+        fields.insert("resource_namespace", 1);
     }
-
-    fn find(&self, target_name: &str, uid: &str) -> Option<usize> {
-        let hash = self.hasher.hash_one((target_name, uid));
-        let same = |place: &usize| {
-            let row = self.rows[*place];
-            row.origin().target_name() == target_name && *row.uid().text() == *uid
-        };
-        self.table.find(hash, same).copied()
-    }
-
-    fn judge(&self, document: &RawDocument) -> Found {
-        let target_name = document.get_str("target_name");
-        let (Ok(target_name), Ok(uid)) = (target_name, document.get_str("source_uid")) else {
-            return Found::Stale;
-        };
-        let Some(place) = self.find(target_name, uid) else {
-            let namespace = document.get_str("resource_namespace").unwrap_or_default();
-            let mut held = self.held.iter();
-            let held = held.any(|held| held.covers(target_name, namespace));
-            return if held { Found::Held } else { Found::Stale };
-        };
-        match document.get_i64("content_hash") {
-            Ok(hash) if hash == content_hash(self.rows[place]) => Found::Same(place),
-            _ => Found::Other(place),
+    let collection = connection.collection(names);
+    let mut documents = collection
+        .find(filter)
+        .projection(fields)
+        .batch_size(ANSWER)
+        .read_concern(ReadConcern::local())
+        .await
+        .map_err(fault)?;
+    let mut sightings = wanted.sightings();
+    let (mut stale, mut bytes, mut more) = (Vec::new(), 0, false);
+    while documents.advance().await.map_err(fault)? {
+        let document = documents.current();
+        if !sightings.is_surplus(judge(wanted, document)) {
+            continue;
         }
-    }
-
-    /// Reads what is there.
-    pub(super) async fn compare(
-        &self,
-        connection: &Connection,
-        names: &Names,
-        partition: &Partition<'_>,
-    ) -> Result<Difference<'r>, Fault> {
-        let fault = |error: mongodb::error::Error| connection.fault(STAGE, &error);
-        let filter = doc! {
-            "inventory_namespace": partition.namespace,
-            "inventory_name": partition.name,
-            "cluster": partition.cluster,
-        };
-        let mut fields = doc! {"target_name": 1, "source_uid": 1, "content_hash": 1};
-        if !self.held.is_empty() {
-            fields.insert("resource_namespace", 1);
+        if bytes > STALE {
+            more = true;
+            continue;
         }
-        let collection = connection.collection(names);
-        let mut documents = collection
-            .find(filter)
-            .projection(fields)
-            .batch_size(ANSWER)
-            .read_concern(ReadConcern::local())
-            .await
-            .map_err(fault)?;
-        let mut seen = vec![false; self.rows.len()];
-        let mut same = vec![false; self.rows.len()];
-        let (mut stale, mut bytes, mut more) = (Vec::new(), 0, false);
-        while documents.advance().await.map_err(fault)? {
-            let document = documents.current();
-            match self.judge(document) {
-                Found::Held => continue,
-                Found::Same(place) if !seen[place] => {
-                    seen[place] = true;
-                    same[place] = true;
-                    continue;
-                }
-                Found::Other(place) if !seen[place] => {
-                    seen[place] = true;
-                    continue;
-                }
-                // A second document of the same row has to go as well.
-                Found::Same(_) | Found::Other(_) | Found::Stale => {}
-            }
-            if bytes > STALE {
-                more = true;
-                continue;
-            }
-            let filter = filter_of(partition, document);
-            bytes += filter.as_bytes().len();
-            stale.push(filter);
-        }
-        let write = self
-            .rows
-            .iter()
-            .zip(same)
-            .filter(|(_, same)| !same)
-            .map(|(row, _)| *row)
-            .collect();
-        Ok(Difference { write, stale, more })
+        let filter = filter_of(partition, document);
+        bytes += filter.as_bytes().len();
+        stale.push(filter);
     }
+    let write = wanted.missing(&sightings);
+    Ok(Difference { write, stale, more })
 }
 
 /// A filter for one document that was read, inside its partition.
@@ -175,10 +99,11 @@ fn filter_of(partition: &Partition<'_>, document: &RawDocument) -> RawDocumentBu
 
 #[cfg(test)]
 mod tests {
-    use kollect_inventory::{AttributesBuffer, Interner, OriginParts, TargetKind};
+    use kollect_inventory::{AttributesBuffer, HeldRows, Interner, OriginParts, TargetKind};
     use mongodb::bson::{RawDocumentBuf, rawdoc};
 
     use super::*;
+    use crate::mongo::encode::content_hash;
 
     fn row(interner: &mut Interner, uid: &str) -> Row {
         let origin = interner.origin(OriginParts {
@@ -203,9 +128,9 @@ mod tests {
             HeldRows::of_target("pods"),
             HeldRows::in_namespace("nodes", "dark"),
         ];
-        let wanted = Wanted::new(rows.iter(), &held);
+        let wanted = Wanted::new(rows.iter(), &held, content_hash);
         let hash = content_hash(&rows[1]);
-        let judge = |document: RawDocumentBuf| wanted.judge(&document);
+        let judge = |document: RawDocumentBuf| judge(&wanted, &document);
         for (document, expected) in [
             (
                 rawdoc! {"target_name": "nodes", "source_uid": "b", "content_hash": hash},

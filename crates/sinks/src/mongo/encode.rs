@@ -11,10 +11,9 @@ use jiff::Timestamp;
 use kollect_inventory::Row;
 use mongodb::bson::{DateTime, Decimal128, RawDocumentBuf, cstr};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use sha2::{Digest, Sha256};
 
 use super::names::Partition;
-use crate::database::resource_namespace;
+use crate::database::{self, resource_namespace};
 
 /// The largest document that a server stores.
 pub(super) const LARGEST: usize = 16 << 20;
@@ -76,25 +75,9 @@ pub(super) fn document(
     })
 }
 
-/// What tells one content of a row from another, beside its key. The same in every process.
+/// What tells one content of a row from another, beside its key.
 pub(super) fn content_hash(row: &Row) -> i64 {
-    let origin = row.origin();
-    let mut digest = Sha256::new();
-    for part in [
-        ENCODING,
-        origin.target_namespace().as_bytes(),
-        origin.namespace().as_bytes(),
-        row.name().as_bytes(),
-        origin.group().as_bytes(),
-        origin.version().as_bytes(),
-        origin.kind().as_bytes(),
-        &row.content_hash().0.to_be_bytes(),
-    ] {
-        digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
-    }
-    let bytes = digest.finalize();
-    i64::from_be_bytes(std::array::from_fn(|at| bytes[at]))
+    database::content_hash(ENCODING, row)
 }
 
 /// A JSON object as BSON.
