@@ -5,32 +5,27 @@
 //!
 //! A watch each is too much for an API server where there are hundreds. So only some are watched; the
 //! others are asked for in turn, each about once a minute, and at once when a login failed. That is
-//! also the way where a role lets Secrets be read but not watched.
+//! also the way where a role lets Secrets be read but not watched: whether it does is reviewed before
+//! a watch is opened, so that nothing is asked for in vain.
 
 mod asking;
+mod following;
 mod turns;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Secret;
 use kollect_sinks::secret::SecretData;
-use kollect_watch::{
-    ApiServer, InterruptionClass, Resource, View, WatchHandle, WatchScope, WatchSource,
-    WatchSubject,
-};
+use kollect_watch::{ApiServer, access::Reviewer};
 use kube::Client;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::asking::Asked;
-use crate::{
-    table::{NamespacedName, Shared, TypedDecoder},
-    wakeups::Wakeups,
-};
+use self::{asking::Asked, following::Followed};
+use crate::{table::NamespacedName, wakeups::Wakeups};
 
 /// How long the first look may take before it counts as not answered.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -73,23 +68,18 @@ impl SecretState {
             _ => false,
         }
     }
-}
 
-struct Watched {
-    table: Shared<Secret>,
-    since: Instant,
-    /// Held because a watch ends with its handle.
-    _watch: WatchHandle<TypedDecoder<Secret>>,
+    /// Whether it is an answer about the Secret.
+    fn is_definite(&self) -> bool {
+        matches!(self, Self::Found { .. } | Self::Missing)
+    }
 }
 
 /// Watches Secrets by name.
 pub struct Secrets {
-    server: Arc<ApiServer>,
-    resource: Arc<Resource>,
-    changed: Arc<Wakeups>,
-    stop: CancellationToken,
-    watched: Mutex<BTreeMap<NamespacedName, Watched>>,
+    followed: Followed,
     asked: Asked,
+    stop: CancellationToken,
     /// How many are watched.
     most: usize,
 }
@@ -102,19 +92,12 @@ impl Secrets {
         changed: Arc<Wakeups>,
         stop: &CancellationToken,
     ) -> Self {
+        let reviewer = Reviewer::new(client.clone());
         Self {
-            server,
-            asked: Asked::new(client, Arc::clone(&changed)),
+            followed: Followed::new(server, reviewer, Arc::clone(&changed)),
+            asked: Asked::new(client, changed),
             most: WATCHED,
-            resource: Arc::new(Resource {
-                group: String::new(),
-                version: "v1".to_owned(),
-                plural: "secrets".to_owned(),
-                namespaced: true,
-            }),
-            changed,
             stop: stop.clone(),
-            watched: Mutex::default(),
         }
     }
 
@@ -126,23 +109,8 @@ impl Secrets {
 
     /// Watches exactly these from now on, or asks for them.
     pub fn follow(&self, wanted: &BTreeSet<NamespacedName>) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.retain(|key, _| wanted.contains(key));
-        // Those that are watched stay so, whoever comes.
-        for key in wanted {
-            if watched.len() >= self.most {
-                break;
-            }
-            if !watched.contains_key(key) {
-                watched.insert(key.clone(), self.watch(key));
-            }
-        }
-        let in_turn: BTreeSet<NamespacedName> = wanted
-            .iter()
-            .filter(|key| watched.get(*key).is_none_or(Watched::is_refused))
-            .cloned()
-            .collect();
-        drop(watched);
+        let current = self.followed.follow(wanted, self.most, &self.stop);
+        let in_turn: BTreeSet<NamespacedName> = wanted.difference(&current).cloned().collect();
         self.asked.follow(&in_turn, &self.stop);
     }
 
@@ -151,68 +119,23 @@ impl Secrets {
         self.asked.hurry(&(namespace.to_owned(), name.to_owned()));
     }
 
-    fn watch(&self, (namespace, name): &NamespacedName) -> Watched {
-        let what = format!("the Secret {name:?} in namespace {namespace:?}");
-        let table = Shared::new(Arc::clone(&self.changed), &what);
-        let scope = WatchScope::Namespace(namespace.as_str().into());
-        let subject = WatchSubject::new(Arc::clone(&self.resource), scope).named(name);
-        let view = View::full(TypedDecoder::default());
-        let source = WatchSource::new(Arc::clone(&self.server), subject, view);
-        let watch = source.spawn(table.clone(), &self.stop);
-        Watched {
-            table,
-            since: Instant::now(),
-            _watch: watch,
-        }
-    }
-
     /// What is known of a Secret. One that nobody follows is being read for ever.
     pub fn get(&self, namespace: &str, name: &str) -> SecretState {
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
-        let asked = || self.asked.get(&key);
-        let Some(watched) = watched.get(&key) else {
-            return asked().unwrap_or(SecretState::Reading);
-        };
-        // What was seen before the right was lost stays in use until there is something newer.
-        if watched.is_refused()
-            && let Some(answer @ (SecretState::Found { .. } | SecretState::Missing)) = asked()
-        {
-            return answer;
+        let seen = self.followed.get(&key);
+        if let Some((true, state)) = &seen {
+            return state.clone();
         }
-        watched.table.read(|table| {
-            if let Some(secret) = table.get(namespace, name) {
-                return SecretState::Found {
-                    version: secret.metadata.resource_version.clone().unwrap_or_default(),
-                    data: content(secret),
-                };
-            }
-            if table.is_listed() {
-                return SecretState::Missing;
-            }
-            // What was read before stays in use while the API server is away.
-            match table.trouble() {
-                Some(trouble) => SecretState::Unreadable {
-                    forbidden: trouble.class == InterruptionClass::Forbidden,
-                    why: trouble.message.clone(),
-                },
-                None if watched.since.elapsed() < SILENCE => SecretState::Reading,
-                None => SecretState::Unreadable {
-                    forbidden: false,
-                    why: "the API server has not answered yet".to_owned(),
-                },
-            }
-        })
-    }
-}
-
-impl Watched {
-    /// Whether it must not be watched. Reading it may be allowed all the same.
-    fn is_refused(&self) -> bool {
-        self.table.read(|table| {
-            let trouble = table.trouble().map(|trouble| trouble.class);
-            trouble == Some(InterruptionClass::Forbidden)
-        })
+        let asked = self.asked.get(&key);
+        // What was seen before the right was lost stays in use until there is something newer.
+        let seen = seen.map(|(_, state)| state);
+        match (asked, seen) {
+            (Some(asked), _) if asked.is_definite() => asked,
+            (_, Some(seen)) if seen.is_definite() => seen,
+            (Some(SecretState::Reading) | None, Some(seen)) => seen,
+            (Some(asked), _) => asked,
+            (None, None) => SecretState::Reading,
+        }
     }
 }
 

@@ -54,11 +54,15 @@ pub enum Permission {
 struct Question {
     review: Review,
     verb: Verb,
+    /// The one object that is asked about, where a role may name it.
+    name: Option<Arc<str>>,
 }
 
-/// What a watch has to be allowed.
+/// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
+    /// Reading one object.
+    Get,
     /// Reading all objects.
     List,
     /// Following changes.
@@ -68,6 +72,7 @@ pub enum Verb {
 impl Verb {
     fn as_str(self) -> &'static str {
         match self {
+            Self::Get => "get",
             Self::List => "list",
             Self::Watch => "watch",
         }
@@ -118,10 +123,30 @@ impl Reviewer {
 
     /// Whether the API server allows one verb.
     pub async fn allows(&self, review: &Review, verb: Verb) -> Result<bool, ReviewError> {
-        let question = Question {
+        self.decide(Question {
             review: review.clone(),
             verb,
-        };
+            name: None,
+        })
+        .await
+    }
+
+    /// Whether the API server allows one verb on the object of this name.
+    pub async fn allows_named(
+        &self,
+        review: &Review,
+        verb: Verb,
+        name: &str,
+    ) -> Result<bool, ReviewError> {
+        self.decide(Question {
+            review: review.clone(),
+            verb,
+            name: Some(name.into()),
+        })
+        .await
+    }
+
+    async fn decide(&self, question: Question) -> Result<bool, ReviewError> {
         if let Some(allowed) = self.cache().get(&question, Instant::now()) {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(allowed);
@@ -157,6 +182,7 @@ impl Reviewer {
                     resource: Some(resource.plural.clone()),
                     namespace: scope.namespace().map(str::to_owned),
                     verb: Some(question.verb.as_str().to_owned()),
+                    name: question.name.as_deref().map(str::to_owned),
                     ..ResourceAttributes::default()
                 }),
                 ..SelfSubjectAccessReviewSpec::default()

@@ -95,6 +95,7 @@ mod tests {
         Question {
             review: Review { resource, scope },
             verb,
+            name: None,
         }
     }
 
@@ -162,6 +163,10 @@ mod tests {
             ask("", "v1", "secrets", within("a"), Verb::List),
             ask("", "v1", "pods", WatchScope::All, Verb::List),
             ask("", "v1", "pods", within("a"), Verb::Watch),
+            Question {
+                name: Some("web".into()),
+                ..base.clone()
+            },
         ];
         for other in others {
             assert_eq!(cache.get(&other, now), None, "{other:?}");
