@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{schema, visible::visible_within};
 
 /// One aspect of an object's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -224,7 +224,8 @@ words! {
 }
 
 impl Condition {
-    /// A statement about `generation`, as of `now`. A message that is too long is cut.
+    /// A statement about `generation`, as of `now`. A message that is too long is cut, and what a
+    /// terminal would obey is shown as escapes.
     pub fn new(
         type_: ConditionType,
         status: ConditionStatus,
@@ -233,8 +234,7 @@ impl Condition {
         generation: Option<i64>,
         now: Time,
     ) -> Self {
-        let mut message = message.into();
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        let message = visible_within(&message.into(), LONGEST_MESSAGE).into_owned();
         Self {
             type_: type_.as_str().to_owned(),
             status,

@@ -38,8 +38,9 @@ pub(crate) struct ObjectCopy {
     object_type: [(&'static str, Value); 2],
     pointers: Box<[Pointer]>,
     paths: Box<[Rule]>,
-    /// A path could find out what it must not see.
-    paths_guarded: bool,
+    /// What is removed is for the profile to say: a rule could find out what it must not see, or
+    /// take away the name that tells of the value beside it.
+    guarded: bool,
     programs: Box<[(Program, Guard)]>,
 }
 
@@ -114,10 +115,8 @@ impl ObjectCopy {
             include: export.include,
             is_secret,
             object_type: [("apiVersion", api_version.into()), ("kind", kind.into())],
+            guarded: !own.is_empty() || !paths.is_empty() || !programs.is_empty(),
             pointers: built_in.chain(own).collect(),
-            paths_guarded: paths
-                .iter()
-                .any(|(_, _, path)| Guard::of_path(path, hides_data).needed),
             paths: paths.into(),
             programs: programs.into(),
         })
@@ -167,7 +166,7 @@ impl ObjectCopy {
         source: &'o Source<'_>,
         allowance: &mut Allowance,
     ) -> Result<Pruned<'o>, ExtractError> {
-        let object = if self.paths_guarded {
+        let object = if self.guarded {
             source.for_copy()
         } else {
             source.object()
