@@ -18,7 +18,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{ArgAction, Args};
 use kollect_api::{
     address::{AddressPolicy, Network},
-    effective, rules,
+    effective,
+    meta::SYSTEM_NAMESPACE,
+    rules,
 };
 use kollect_collect::{extract, plan};
 use kollect_operator::{
@@ -196,6 +198,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tracing::warn!("{warning}");
     }
     let settings = settings(options)?;
+    if let Some(warning) = beyond_a_role(options) {
+        tracing::warn!("{warning}");
+    }
     // What must never stop runs on this thread, and nobody else's work does.
     let own = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -244,7 +249,7 @@ async fn operate(
         connected = connecting => connected?,
     };
     let places = runtimes.workplaces(&config)?;
-    let election = options.election.begin(&client)?;
+    let election = options.election.begin(&client, &home(options))?;
     let operator = Operator::new(&places, settings, election.leadership(), &stop);
     let keeper = operator.observed().keeper.clone();
     let lease = election.run(&keeper);
@@ -320,8 +325,28 @@ fn settings(options: &Options) -> Result<process::OperatorSettings> {
         work_dir,
         workload_identity: sinks.allow_workload_identity,
         listeners: options.listeners.settings(),
-        webhooks: options.webhooks.settings(options.election.namespace()),
+        webhooks: options.webhooks.settings(options.election.namespace(&home(options))),
     })
+}
+
+/// The namespace that an operator lives in which nobody told: a tenant's has rights in its own
+/// namespaces only.
+fn home(options: &Options) -> String {
+    let watched = plan::comma_list(&options.watch_namespaces);
+    let first = watched.into_iter().next().filter(|_| options.tenant_mode);
+    first.unwrap_or_else(|| SYSTEM_NAMESPACE.to_owned())
+}
+
+/// What a tenant's operator was asked for that takes rights which a Role cannot grant.
+fn beyond_a_role(options: &Options) -> Option<&'static str> {
+    let listeners = &options.listeners;
+    let secure = listeners.metrics_secure && listeners.metrics_bind_address != "0";
+    (options.tenant_mode && secure).then_some(
+        "--metrics-secure asks the API server who reads metrics (tokenreviews, \
+         subjectaccessreviews), which takes rights in the whole cluster that a Role cannot grant: \
+         without them nobody can read metrics. Give --metrics-secure=false, and keep others away \
+         with a NetworkPolicy",
+    )
 }
 
 fn collection(options: &Options) -> CollectionSettings {

@@ -24,12 +24,13 @@ use kollect_watch::{
     ApiServer, Decode, InterruptionClass, Resource as Served, View, WatchHandle, WatchScope,
     WatchSource, WatchSubject,
 };
-use kube::Resource;
+use kube::{Client, Resource};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     definitions::{Definition, DefinitionDecoder},
+    named_namespaces::NamedNamespaces,
     table::{Compare, NamespacedName, Shared, Table, TypedDecoder, relevance},
     wakeups::Wakeups,
 };
@@ -346,6 +347,8 @@ pub struct Configuration {
     /// Probes that somebody asked for.
     pub connection_tests: Kind<KollectConnectionTest>,
     namespaces: Kind<Namespace>,
+    /// Those that were named at the start, where namespaces are not listed.
+    named_namespaces: NamedNamespaces,
     definitions: Kind<Definition, DefinitionDecoder>,
     /// Whether it was said which namespaces there are.
     watch_list: bool,
@@ -412,9 +415,11 @@ macro_rules! each_kind {
 
 impl Configuration {
     /// Watches everything, in these namespaces or in all of them. In tenant mode nothing
-    /// cluster-scoped is looked at: a tenant's operator has no right to.
+    /// cluster-scoped is looked at, since a tenant's operator has no right to; the namespaces are
+    /// read one by one through `client`.
     pub fn watch(
         server: &Arc<ApiServer>,
+        client: &Client,
         namespaces: &[String],
         tenant_mode: bool,
         stop: &CancellationToken,
@@ -451,6 +456,11 @@ impl Configuration {
             database_sinks: Kind::watch_relevant(&context, &scopes, relevance::database_sink),
             event_sinks: Kind::watch_relevant(&context, &scopes, relevance::event_sink),
             namespaces: Kind::watch(&context, cluster),
+            named_namespaces: if tenant_mode {
+                NamedNamespaces::follow(client, namespaces, &changed, stop)
+            } else {
+                NamedNamespaces::default()
+            },
             // Only that they come and go matters; where they cannot be watched, kinds that are
             // missing are asked for now and then.
             definitions: Kind::watch_through(&context, cluster, || {
@@ -465,9 +475,8 @@ impl Configuration {
     /// Whether there is nothing left to wait for: every kind has been listed once, or it is certain
     /// that it cannot be. Passes that follow know which.
     pub fn is_settled(&self) -> bool {
-        each_kind!(self, kind => kind.is_settled())
-            .iter()
-            .all(|settled| *settled)
+        let kinds = each_kind!(self, kind => kind.is_settled());
+        kinds.iter().all(|settled| *settled) && self.named_namespaces.waiting().is_none()
     }
 
     /// Whether targets can be planned for. Without targets there is no plan at all: one without
@@ -483,6 +492,7 @@ impl Configuration {
             .into_iter()
             .flatten()
             .next()
+            .or_else(|| self.named_namespaces.waiting())
     }
 
     /// What could not be read for a while although it was once: exports go on with what was known.
@@ -643,7 +653,7 @@ impl Configuration {
         });
         let known: BTreeMap<_, _> = known.collect();
         if self.namespaces.parts.is_empty() {
-            return NamespaceListing::Partial(known);
+            return NamespaceListing::Partial(self.named_namespaces.facts());
         }
         if self.namespaces.is_listed() {
             return NamespaceListing::Complete(known);

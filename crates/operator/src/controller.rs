@@ -159,6 +159,7 @@ impl Controller {
         let server = ApiServer::new(client.clone());
         let configuration = Arc::new(Configuration::watch(
             &server,
+            client,
             &settings.plan.watch_namespaces,
             settings.plan.tenant_mode,
             stop,

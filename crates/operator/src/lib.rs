@@ -23,6 +23,7 @@ pub mod lease;
 pub mod listeners;
 pub mod metrics;
 pub mod mirrors;
+pub mod named_namespaces;
 pub mod preview;
 pub mod probes;
 pub mod process;

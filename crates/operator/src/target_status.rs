@@ -62,6 +62,8 @@ pub struct TargetFacts {
     pub unpermitted: Option<String>,
     /// Namespace and name of the profile that a cluster target uses, once it was found.
     pub found_profile: Option<(String, String)>,
+    /// Namespaces that are named although this operator does not serve them.
+    pub unserved: Names,
     /// The message about namespaces that may not be read, if there are any.
     pub forbidden: Option<String>,
     /// Rules in force.
@@ -298,6 +300,12 @@ fn collecting(facts: &TargetFacts) -> String {
     }
     if let Some(advice) = &facts.unpermitted {
         message += &format!("; {advice}");
+    }
+    if !facts.unserved.is_empty() && !facts.cluster_scoped {
+        message += &format!(
+            "; this operator does not serve the namespaces {} (--watch-namespaces)",
+            named(&facts.unserved)
+        );
     }
     if let Some(error) = &facts.policy_failure {
         message += &format!("; objects do not match because of {error}");

@@ -21,6 +21,7 @@ fn healthy() -> TargetFacts {
         outside_scope: Names::default(),
         unpermitted: None,
         found_profile: None,
+        unserved: Names::default(),
         forbidden: None,
         active_rules: 0,
         complete: true,
@@ -539,5 +540,22 @@ fn c6_a_finalizer_that_cannot_be_added_is_told() {
             ("SinkReachable", True, "NoSinksInNamespace"),
             ("Synced", True, "Collecting"),
         ],
+    );
+}
+
+#[test]
+fn namespaces_that_nobody_told_the_operator_to_serve_are_named() {
+    let facts = TargetFacts {
+        effective_namespaces: Names::default(),
+        unserved: ["kube-system".into()].into(),
+        rows: 0,
+        ..healthy()
+    };
+    let status = status(&TargetStatus::default(), &facts, &at(1));
+    let message = ready(&status);
+    assert!(message.contains("nothing is collected"), "{message}");
+    assert!(
+        message.contains("does not serve the namespaces [kube-system] (--watch-namespaces)"),
+        "{message}"
     );
 }

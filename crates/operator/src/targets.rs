@@ -479,6 +479,7 @@ fn facts<K: Target>(
             .collection()
             .filter(|_| K::CLUSTER)
             .map(|collection| name_of(&collection.extraction.profile)),
+        unserved: plan.namespaces.unserved.clone(),
         forbidden: plan.forbidden_message(),
         active_rules: plan.active_rules,
         complete: summary.as_ref().is_some_and(|summary| summary.complete),

@@ -4,7 +4,6 @@ use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::{ArgAction, Args};
-use kollect_api::meta::SYSTEM_NAMESPACE;
 use kollect_operator::{
     keeper::Keeper,
     lease::{self, Leadership, Lease, LeaseSettings},
@@ -63,8 +62,9 @@ pub(super) struct UnderWay {
 }
 
 impl Election {
-    /// Prepares to ask for leadership, or takes it if nobody else can.
-    pub(super) fn begin(&self, client: &Client) -> Result<Beginning> {
+    /// Prepares to ask for leadership, or takes it if nobody else can. The Lease is in the namespace
+    /// that was given, that of the pod, or `home`.
+    pub(super) fn begin(&self, client: &Client, home: &str) -> Result<Beginning> {
         let client = client.clone();
         if !self.leader_elect {
             return Ok(Beginning {
@@ -74,7 +74,7 @@ impl Election {
             });
         }
         let settings = LeaseSettings {
-            namespace: self.namespace(),
+            namespace: self.namespace(home),
             name: lease::NAME.to_owned(),
             identity: identity(),
             duration: self.lease_duration,
@@ -89,14 +89,14 @@ impl Election {
         })
     }
 
-    /// The pod's namespace, or the one that was given.
-    pub(super) fn namespace(&self) -> String {
+    /// The namespace that was given, the pod's, or `home`.
+    pub(super) fn namespace(&self, home: &str) -> String {
         if !self.namespace.is_empty() {
             return self.namespace.clone();
         }
         match fs::read_to_string(NAMESPACE_FILE) {
             Ok(name) => name.trim().to_owned(),
-            Err(_) => SYSTEM_NAMESPACE.to_owned(),
+            Err(_) => home.to_owned(),
         }
     }
 }

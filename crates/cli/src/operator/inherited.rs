@@ -298,4 +298,38 @@ mod tests {
         let options = given(&["--tenant-mode", "--watch-namespaces= , "]).expect("options");
         super::super::settings(&options).expect_err("a list of nothing is none");
     }
+
+    #[test]
+    fn a_tenants_operator_lives_in_its_first_namespace_and_is_told_what_a_role_cannot_grant() {
+        for (flags, home, warned) in [
+            (&[][..], "kollect-system", false),
+            (&["--watch-namespaces=b,a"], "kollect-system", false),
+            (&["--tenant-mode", "--watch-namespaces=b,a"], "b", false),
+            (
+                &[
+                    "--tenant-mode",
+                    "--watch-namespaces=a",
+                    "--metrics-bind-address=:8443",
+                ],
+                "a",
+                true,
+            ),
+            (
+                &[
+                    "--tenant-mode",
+                    "--watch-namespaces=a",
+                    "--metrics-bind-address=:8443",
+                    "--metrics-secure=false",
+                ],
+                "a",
+                false,
+            ),
+            (&["--metrics-bind-address=:8443"], "kollect-system", false),
+        ] {
+            let options = given(flags).expect("options");
+            assert_eq!(super::super::home(&options), home, "{flags:?}");
+            let said = super::super::beyond_a_role(&options);
+            assert_eq!(said.is_some(), warned, "{flags:?}");
+        }
+    }
 }

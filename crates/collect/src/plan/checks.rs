@@ -1,5 +1,7 @@
 //! What is checked of a target before it is known what it collects.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use kollect_api::{
     GroupVersionKind, KollectProfile,
     condition::Reason,
@@ -12,7 +14,7 @@ use super::ceilings::Ceilings;
 use super::degraded::Degradation;
 use super::draft::{Ended, stop};
 use super::namespaces::{asks_for_labels, names};
-use super::target::TargetNamespaces;
+use super::target::{Names, TargetNamespaces};
 use super::world::Settings;
 
 /// What scopes say about a target as it is written. The profile's kind is checked even if rules
@@ -94,8 +96,8 @@ pub(super) fn unscoped(
 /// What of namespaces decides about their objects, beside their names, if anything does.
 ///
 /// That a namespace opts out is not asked: where labels and annotations cannot be read, a namespace
-/// that the operator was told to watch counts as one without any. In tenant mode nobody ever reads
-/// them, so none can opt in either, only objects can.
+/// that the operator was told to watch counts as one without any. In tenant mode that is
+/// the rule, so none can opt in there either, only objects can.
 pub(super) fn asks_of_namespaces(ask: &Ask<'_>, settings: &Settings) -> Option<&'static str> {
     let rules = ask.rules.iter();
     let mut selectors = rules.filter_map(|rule| rule.namespace_selector.as_ref());
@@ -104,6 +106,31 @@ pub(super) fn asks_of_namespaces(ask: &Ask<'_>, settings: &Settings) -> Option<&
     }
     let opts_in = ask.selection.watch_mode == WatchMode::OptIn && !settings.tenant_mode;
     opts_in.then_some("spec.watchMode is OptIn, which labels and annotations of namespaces answer")
+}
+
+/// Refuses a cluster-scoped kind where an operator serves its namespaces alone. Whatever rights its
+/// account may have beyond them: what it was told counts.
+pub(super) fn served(gvk: &GroupVersionKind, settings: &Settings) -> Result<(), Ended> {
+    if !settings.tenant_mode {
+        return Ok(());
+    }
+    stop(
+        Reason::ScopeGVKDenied,
+        format!(
+            "kind {gvk} is cluster-scoped, and this operator runs in tenantMode: it collects from its namespaces only; let the platform's operator collect it"
+        ),
+    )
+}
+
+/// The namespaces that a target names although nobody told this operator to look at them.
+pub(super) fn unserved(ask: &Ask<'_>, settings: &Settings) -> Names {
+    let watched = &settings.watch_namespaces;
+    let served = |name: &str| watched.is_empty() || watched.iter().any(|known| known == name);
+    let unserved: BTreeSet<Arc<str>> = names(ask.included)
+        .filter(|name| !served(name))
+        .map(Into::into)
+        .collect();
+    unserved.into_iter().collect()
 }
 
 /// Rules for another kind than the profile's never take anything. If there are only such rules

@@ -273,10 +273,12 @@ impl<'w> Drafting<'w> {
         if let Ok(intent) = &intent {
             let places = &mut self.places;
             *namespaces = places.namespaces(ask, governed, intent, ceilings, self.universe);
+            namespaces.unserved = checks::unserved(ask, settings);
         }
         let mismatch = checks::resource_rules(ask, gvk)?;
         let resource = self.resource(gvk)?;
         if !resource.namespaced {
+            checks::served(gvk, settings)?;
             if let Some(message) = ceilings.refuses_cluster_scoped(gvk) {
                 return stop(ceilings.cluster_scoped_reason(), message);
             }

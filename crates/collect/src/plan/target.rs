@@ -216,6 +216,8 @@ pub struct TargetNamespaces {
     pub outside_scope: Names,
     /// Those within scopes whose sensitive objects no administrator allowed to collect.
     pub unpermitted: Names,
+    /// Those named in `includedNamespaces` that this operator does not serve (`--watch-namespaces`).
+    pub unserved: Names,
     /// Those effective that the operator may not list or watch. The empty name stands for a
     /// cluster-scoped resource.
     pub forbidden: Vec<Arc<str>>,
