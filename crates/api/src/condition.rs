@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{schema, visible::visible_within};
+use crate::{schema, visible::visible};
 
 /// One aspect of an object's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -234,7 +234,11 @@ impl Condition {
         generation: Option<i64>,
         now: Time,
     ) -> Self {
-        let message = visible_within(&message.into(), LONGEST_MESSAGE).into_owned();
+        // What several sinks say stands in lines.
+        let message = message.into();
+        let lines: Vec<_> = message.split('\n').map(visible).collect();
+        let mut message = lines.join("\n");
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
         Self {
             type_: type_.as_str().to_owned(),
             status,

@@ -152,7 +152,12 @@ fn every_example_is_valid() {
 #[test]
 fn e1_every_sample_is_valid() {
     let place = Place::new();
-    for directory in ["deploy/samples", "examples/shop", "examples/git"] {
+    for directory in [
+        "deploy/samples",
+        "examples/shop",
+        "examples/git",
+        "examples/tenancy",
+    ] {
         let directory = repository().join(directory);
         let ran = place.run(&["validate", directory.to_str().unwrap()], &[], "");
         assert_eq!(ran.code, 0, "{ran:#?}");

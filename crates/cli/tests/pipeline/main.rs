@@ -7,5 +7,6 @@ mod documents;
 mod interrupt;
 mod live;
 mod program;
+mod shown;
 mod sinks;
 mod terminal;
