@@ -325,9 +325,10 @@ fn settings(options: &Options) -> Result<process::OperatorSettings> {
         work_dir,
         workload_identity: sinks.allow_workload_identity,
         listeners: options.listeners.settings(),
-        webhooks: options
-            .webhooks
-            .settings(options.election.namespace(&home(options))),
+        webhooks: options.webhooks.settings(
+            options.election.namespace(&home(options)),
+            options.tenant_mode,
+        ),
     })
 }
 

@@ -27,7 +27,7 @@ const MOST_DAYS: u64 = 3650;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Admission")]
 pub(super) struct Webhooks {
-    /// Serve admission webhooks [default: true in a pod, false elsewhere].
+    /// Serve admission webhooks [default: true in a pod, false elsewhere and with --tenant-mode].
     #[arg(long, action = ArgAction::Set, value_parser = switch, go_switch())]
     validating_webhooks_enabled: Option<bool>,
     /// Where webhooks are served; 0 for nowhere.
@@ -92,7 +92,7 @@ impl Webhooks {
     }
 
     /// The settings; `namespace` is the pod's own.
-    pub(super) fn settings(&self, namespace: String) -> WebhookSettings {
+    pub(super) fn settings(&self, namespace: String, tenant_mode: bool) -> WebhookSettings {
         let certificate = if self.webhook_cert_dir.is_empty() {
             Keeping::Managed(Managed {
                 namespace,
@@ -110,10 +110,11 @@ impl Webhooks {
             })
         };
         WebhookSettings {
-            // Outside of a pod no Service leads here.
+            // Outside of a pod no Service leads here, and a webhook takes rights in the whole cluster
+            // that no Role can grant.
             enabled: self
                 .validating_webhooks_enabled
-                .unwrap_or_else(election::in_a_pod),
+                .unwrap_or_else(|| !tenant_mode && election::in_a_pod()),
             address: self.webhook_bind_address.clone(),
             certificate,
             authors: match self.target_authorization {
