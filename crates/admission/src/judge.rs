@@ -225,6 +225,9 @@ fn surroundings(object: &Object, knowledge: &impl Knowledge) -> Result<Surroundi
         },
         cluster_scopes: if needs.cluster_scopes {
             knowledge.cluster_scopes()?
+        } else if needs.grants {
+            // A namespaced object does not wait for what does not bind it.
+            knowledge.cluster_scopes().unwrap_or_default()
         } else {
             Vec::new()
         },

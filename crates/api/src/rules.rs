@@ -87,6 +87,9 @@ pub struct Needs {
     pub scopes_in: Option<String>,
     /// All KollectClusterScopes.
     pub cluster_scopes: bool,
+    /// All KollectClusterScopes, if they can be had: they do not bind the object, and only a warning
+    /// depends on what they permit.
+    pub grants: bool,
     /// This profile, by namespace and name. It may not exist yet.
     pub profile: Option<(String, String)>,
     /// The annotations of these namespaces.
@@ -112,7 +115,8 @@ pub fn needs(object: &Object) -> Needs {
     match object {
         Object::Target(target) => Needs {
             scopes_in: own_namespace(),
-            cluster_scopes: true,
+            cluster_scopes: false,
+            grants: true,
             profile: Some((
                 object.namespace().to_owned(),
                 target.spec.profile_ref.trim().to_owned(),

@@ -87,7 +87,7 @@ pub(crate) fn surroundings(world: &[Object], object: &Object) -> Surroundings {
             Object::Scope(scope) if needs.scopes_in.as_deref() == Some(other.namespace()) => {
                 surroundings.scopes.push(scope.clone());
             }
-            Object::ClusterScope(scope) if needs.cluster_scopes => {
+            Object::ClusterScope(scope) if needs.cluster_scopes || needs.grants => {
                 surroundings.cluster_scopes.push(scope.clone());
             }
             Object::Profile(profile)

@@ -195,7 +195,7 @@ fn surroundings(object: &Object, all: &[Object]) -> Surroundings {
             Object::Scope(scope) if needs.scopes_in.as_deref() == Some(other.namespace()) => {
                 found.scopes.push(scope.clone());
             }
-            Object::ClusterScope(scope) if needs.cluster_scopes => {
+            Object::ClusterScope(scope) if needs.cluster_scopes || needs.grants => {
                 found.cluster_scopes.push(scope.clone());
             }
             Object::Profile(profile) => {
