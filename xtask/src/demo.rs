@@ -18,7 +18,6 @@ use kollect_testkit::wait::eventually;
 use kollect_testkit::{Cluster, ControlPlane, GitServer, Nats, Postgres, S3};
 
 use crate::workspace;
-use release::Release;
 
 const INTRODUCTION: &str = "\
 This starts etcd, kube-apiserver, kube-controller-manager, PostgreSQL, NATS, S3 and a Git server on loopback, installs
@@ -43,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cluster.url()
     ));
 
-    let release = Release::install(&control_plane)?;
+    release::install(&control_plane)?;
     apply(cluster, &workspace::root().join("deploy/samples"))?;
     show(cluster)?;
     let postgres = Postgres::start()?;
@@ -64,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     follow_changes(cluster, &nats)?;
     let store = S3::start()?;
     let bucket = lake::fill(cluster, &store)?;
-    let operator = release.operator(&control_plane)?;
+    let operator = release::operator(&control_plane)?;
     collect(cluster)?;
     deliver(cluster, &database, &repository)?;
     ask(&database)?;

@@ -97,9 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tenant: options.tenant_mode,
         watched: options.watch_namespaces.clone(),
         home: home(options),
-        election: options.with.contains(&Extra::LeaderElection),
-        metrics: options.with.contains(&Extra::Metrics),
-        webhook: options.with.contains(&Extra::Webhook),
+        with: options.with.clone(),
         only_collected: options.only_collected,
     };
     let names = Names::of_release(&options.name);

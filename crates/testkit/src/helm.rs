@@ -101,7 +101,7 @@ impl Helm {
 fn output(command: &mut Command) -> Result<String> {
     let output = command
         .output()
-        .with_context(|| format!("cannot run {:?}", command.get_program()))?;
+        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !output.status.success() {
         let (stdout, stderr) = (
             String::from_utf8_lossy(&output.stdout),

@@ -43,7 +43,7 @@ fn rows(values: &str) -> Result<Vec<Row>> {
         }
         if described.is_some_and(|outer| indent > outer) {
             if let Some(row) = rows.last_mut() {
-                row.default = "see `values.yaml`".to_owned();
+                "see `values.yaml`".clone_into(&mut row.default);
             }
             continue;
         }

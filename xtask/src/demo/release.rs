@@ -13,65 +13,60 @@ use crate::workspace;
 const NAMESPACE: &str = "kollect-system";
 const NAME: &str = "kollect-controller-manager";
 
-/// An installed chart.
-pub(super) struct Release;
+/// Installs the chart.
+pub(super) fn install(control_plane: &ControlPlane) -> Result<()> {
+    let chart = chart_dir();
+    let chart = chart.to_string_lossy();
+    let health = format!("--set=healthProbe.bindAddress=127.0.0.1:{}", ports::free()?);
+    let mut args = vec![
+        "install",
+        "kollect",
+        &chart,
+        "--create-namespace",
+        "--namespace",
+        NAMESPACE,
+        &health,
+    ];
+    args.extend(SETTINGS);
+    let cluster = control_plane.cluster();
+    Helm::new()?.run_in(cluster, &args)?;
+    cluster.kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd",
+        "--all",
+    ])?;
+    say("the chart is installed: definitions, account and roles");
+    Ok(())
+}
 
-impl Release {
-    /// Installs the chart.
-    pub(super) fn install(control_plane: &ControlPlane) -> Result<Self> {
-        let chart = chart_dir();
-        let chart = chart.to_string_lossy();
-        let health = format!("--set=healthProbe.bindAddress=127.0.0.1:{}", ports::free()?);
-        let mut args = vec![
-            "install",
-            "kollect",
-            &chart,
-            "--create-namespace",
-            "--namespace",
-            NAMESPACE,
-            &health,
-        ];
-        args.extend(SETTINGS);
-        let cluster = control_plane.cluster();
-        Helm::new()?.run_in(cluster, &args)?;
-        cluster.kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "crd",
-            "--all",
-        ])?;
-        say("the chart is installed: definitions, account and roles");
-        Ok(Self)
-    }
-
-    /// Builds and starts the operator.
-    pub(super) fn operator(&self, control_plane: &ControlPlane) -> Result<Process> {
-        say("building kollect");
-        workspace::execute(&mut workspace::cargo(&[
-            "build",
-            "--quiet",
-            "-p",
-            "kollect-cli",
-        ])?)?;
-        let cluster = control_plane.cluster();
-        let path = "jsonpath={.spec.template.spec.containers[0].args}";
-        let args = cluster.kubectl(&["get", "deployment", NAME, "-n", NAMESPACE, "-o", path])?;
-        let args: Vec<String> =
-            serde_json::from_str(&args).context("the Deployment has no arguments")?;
-        let user = User {
-            name: format!("system:serviceaccount:{NAMESPACE}:{NAME}"),
-            token: cluster.request_token(NAMESPACE, NAME, &[])?,
-        };
-        let kubeconfig = control_plane.directory().join("operator.kubeconfig");
-        std::fs::write(&kubeconfig, cluster.kubeconfig_of(&user))?;
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        Program::new("kollect", workspace::target_dir()?.join("debug/kollect"))
-            .args_of(&args)
-            .flag("kubeconfig", &kubeconfig)
-            .env("POD_NAMESPACE", NAMESPACE)
-            .spawn(control_plane.directory())
-    }
+/// Builds and starts the operator.
+pub(super) fn operator(control_plane: &ControlPlane) -> Result<Process> {
+    say("building kollect");
+    workspace::execute(&mut workspace::cargo(&[
+        "build",
+        "--quiet",
+        "-p",
+        "kollect-cli",
+    ])?)?;
+    let cluster = control_plane.cluster();
+    let path = "jsonpath={.spec.template.spec.containers[0].args}";
+    let args = cluster.kubectl(&["get", "deployment", NAME, "-n", NAMESPACE, "-o", path])?;
+    let args: Vec<String> =
+        serde_json::from_str(&args).context("the Deployment has no arguments")?;
+    let user = User {
+        name: format!("system:serviceaccount:{NAMESPACE}:{NAME}"),
+        token: cluster.request_token(NAMESPACE, NAME, &[])?,
+    };
+    let kubeconfig = control_plane.directory().join("operator.kubeconfig");
+    std::fs::write(&kubeconfig, cluster.kubeconfig_of(&user))?;
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    Program::new("kollect", workspace::target_dir()?.join("debug/kollect"))
+        .args_of(&args)
+        .flag("kubeconfig", &kubeconfig)
+        .env("POD_NAMESPACE", NAMESPACE)
+        .spawn(control_plane.directory())
 }
 
 /// What is special about this place.

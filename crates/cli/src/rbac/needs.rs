@@ -14,7 +14,7 @@ use kollect_operator::secrets::WATCHED;
 use kollect_sinks::credentials;
 use serde_json::Value;
 
-use super::roles::Names;
+use super::{Extra, roles::Names};
 use crate::manifest::Document;
 
 /// How the operator runs.
@@ -26,9 +26,8 @@ pub(super) struct Mode {
     pub(super) watched: Vec<String>,
     /// Where it lives.
     pub(super) home: String,
-    pub(super) election: bool,
-    pub(super) metrics: bool,
-    pub(super) webhook: bool,
+    /// What it does beside collecting.
+    pub(super) with: Vec<Extra>,
     /// Without what it needs itself.
     pub(super) only_collected: bool,
 }
@@ -270,17 +269,17 @@ impl Needs {
             self.namespaced.insert(namespace.clone(), rules(&served));
         }
         let mut home = Vec::new();
-        if mode.election {
+        if mode.with.contains(&Extra::LeaderElection) {
             home.push(Feature::Election);
         }
-        if mode.metrics {
+        if mode.with.contains(&Extra::Metrics) {
             cluster.push(Feature::SecureMetrics);
         }
-        if mode.webhook {
+        if mode.with.contains(&Extra::Webhook) {
             home.push(Feature::WebhookCertificates);
             cluster.extend([Feature::TargetAuthorization, Feature::WebhookConfiguration]);
         }
-        if mode.tenant && (mode.metrics || mode.webhook) {
+        if mode.tenant && !cluster.is_empty() {
             self.remarks.push(
                 "secure metrics and webhooks take rights in the whole cluster, which an administrator has to grant"
                     .to_owned(),
@@ -458,7 +457,7 @@ spec: {group: argoproj.io, scope: Namespaced, names: {kind: Application, plural:
             tenant: true,
             watched: vec!["team-a".to_owned()],
             home: "team-a".to_owned(),
-            election: true,
+            with: vec![Extra::LeaderElection],
             ..Mode::default()
         };
         let needs = needs(MANIFESTS, &mode)?;

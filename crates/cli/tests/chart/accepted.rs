@@ -71,7 +71,7 @@ fn an_api_server_accepts_everything_that_is_rendered() -> Result<()> {
                     if let Err(error) = accept(stage, case)
                         && let Ok(mut failures) = failures.lock()
                     {
-                        failures.push(format!("{}: {error:#}", case.case));
+                        failures.push(format!("{}: {error:#}", case.title));
                     }
                 }
             });

@@ -13,7 +13,8 @@ use crate::stage::{chart, find, objects};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
-    pub(crate) case: String,
+    #[serde(rename = "case")]
+    pub(crate) title: String,
     #[serde(default)]
     file: Option<String>,
     values: Value,
@@ -65,7 +66,7 @@ impl Case {
     /// What Helm says to it.
     pub(crate) fn render(&self, helm: &Helm, directory: &RunDir) -> Result<String> {
         let name: String = self
-            .case
+            .title
             .chars()
             .filter(char::is_ascii_alphanumeric)
             .collect();
@@ -170,7 +171,7 @@ fn every_set_of_values_becomes_what_it_should_or_is_refused() -> Result<()> {
             (Some(_), Ok(_)) => Err(anyhow::anyhow!("it is not refused")),
         };
         if let Err(error) = outcome {
-            failures.push(format!("{}: {error:#}", case.case));
+            failures.push(format!("{}: {error:#}", case.title));
         }
     }
     ensure!(failures.is_empty(), "{}", failures.join("\n\n"));

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     minimal,
     rendered::arguments,
-    stage::{Operator, Stage},
+    stage::{Operator, Stage, team},
 };
 
 /// How long a quiet operator is watched.
@@ -62,8 +62,7 @@ impl<'s> Act<'s> {
         let begun = audit.now()?;
         let args = arguments(&self.objects)?;
         let mut operator = stage.operator(&self.namespace, user, &args)?;
-        let team = stage.team(&self.namespace, &self.database);
-        stage.apply(&team)?;
+        stage.apply(&team(&self.namespace, &self.database))?;
         operator.expect_rows(&self.database, 2)?;
         self.expect_ready(&mut operator)?;
 
@@ -174,14 +173,14 @@ fn printed_roles(stage: &Stage) -> Result<()> {
     )?;
     let user = stage.grant(&namespace, &objects)?;
     let act = Act::new(stage, &namespace, objects)?;
-    let team = stage.team(&namespace, &act.database);
+    let manifests = team(&namespace, &act.database);
     let account = user
         .name
         .trim_start_matches("system:serviceaccount:")
         .replace(':', "/");
     let roles = minimal::print(
         stage,
-        &team,
+        &manifests,
         &[
             "--only-collected",
             "--service-account",

@@ -197,59 +197,59 @@ impl Stage {
         Ok(Operator { child, log })
     }
 
-    /// A team's inventory of ConfigMaps and Services in a table.
-    pub(crate) fn team(&self, namespace: &str, database: &Database) -> Vec<Value> {
-        let ours = |kind: &str, name: &str, spec: Value| {
-            json!({
-                "apiVersion": "kollect.dev/v1alpha1", "kind": kind,
-                "metadata": {"name": name, "namespace": namespace}, "spec": spec,
-            })
-        };
-        let profile = |kind: &str| {
-            json!({
-                "targetGVK": {"version": "v1", "kind": kind},
-                "attributes": [{"name": "made", "path": "$.metadata.name"}],
-            })
-        };
-        let target = |profile: &str| json!({"profileRef": profile, "includedNamespaces": [namespace], "names": ["seen"]});
-        vec![
-            json!({
-                "apiVersion": "v1", "kind": "Secret", "stringData": {"dsn": database.url(Tls::Off)},
-                "metadata": {"name": "dsn", "namespace": namespace},
-            }),
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "data": {"number": "1"},
-                "metadata": {"name": "seen", "namespace": namespace},
-            }),
-            json!({
-                "apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]},
-                "metadata": {"name": "seen", "namespace": namespace},
-            }),
-            ours("KollectProfile", "maps", profile("ConfigMap")),
-            ours("KollectProfile", "services", profile("Service")),
-            ours("KollectTarget", "maps", target("maps")),
-            ours("KollectTarget", "services", target("services")),
-            ours(
-                "KollectDatabaseSink",
-                "pg",
-                json!({
-                    "type": "postgres", "cluster": "east",
-                    "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
-                }),
-            ),
-            ours(
-                "KollectInventory",
-                "inv",
-                json!({"databaseSinkRefs": [{"name": "pg"}], "exportMinInterval": "0s"}),
-            ),
-        ]
-    }
-
     /// Applies objects.
     pub(crate) fn apply(&self, objects: &[Value]) -> Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         self.cluster().apply(&list.to_string()).map(|_| ())
     }
+}
+
+/// A team's inventory of ConfigMaps and Services in a table.
+pub(crate) fn team(namespace: &str, database: &Database) -> Vec<Value> {
+    let ours = |kind: &str, name: &str, spec: Value| {
+        json!({
+            "apiVersion": "kollect.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+        })
+    };
+    let profile = |kind: &str| {
+        json!({
+            "targetGVK": {"version": "v1", "kind": kind},
+            "attributes": [{"name": "made", "path": "$.metadata.name"}],
+        })
+    };
+    let target = |profile: &str| json!({"profileRef": profile, "includedNamespaces": [namespace], "names": ["seen"]});
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "stringData": {"dsn": database.url(Tls::Off)},
+            "metadata": {"name": "dsn", "namespace": namespace},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"number": "1"},
+            "metadata": {"name": "seen", "namespace": namespace},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]},
+            "metadata": {"name": "seen", "namespace": namespace},
+        }),
+        ours("KollectProfile", "maps", profile("ConfigMap")),
+        ours("KollectProfile", "services", profile("Service")),
+        ours("KollectTarget", "maps", target("maps")),
+        ours("KollectTarget", "services", target("services")),
+        ours(
+            "KollectDatabaseSink",
+            "pg",
+            json!({
+                "type": "postgres", "cluster": "east",
+                "postgres": {"databaseRef": {"name": "dsn"}, "table": "items"},
+            }),
+        ),
+        ours(
+            "KollectInventory",
+            "inv",
+            json!({"databaseSinkRefs": [{"name": "pg"}], "exportMinInterval": "0s"}),
+        ),
+    ]
 }
 
 /// A running operator.
