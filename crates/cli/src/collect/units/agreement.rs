@@ -60,7 +60,12 @@ fn plan_of(inventory: &KollectClusterInventory, world: &World) -> InventoryPlan 
         max_export_bytes: None,
         now,
     };
-    plan::plan(&Subject::from(inventory), &world)
+    // What the rules say about selectors that are missing is another matter.
+    let subject = Subject {
+        invalid: None,
+        ..Subject::from(inventory)
+    };
+    plan::plan(&subject, &world)
 }
 
 #[test]
@@ -135,7 +140,12 @@ fn plan_of_namespaced(inventory: &kollect_api::KollectInventory) -> InventoryPla
         max_export_bytes: None,
         now: Timestamp::UNIX_EPOCH,
     };
-    plan::plan(&Subject::from(inventory), &world)
+    // What the rules say about selectors that are missing is another matter.
+    let subject = Subject {
+        invalid: None,
+        ..Subject::from(inventory)
+    };
+    plan::plan(&subject, &world)
 }
 
 #[test]
