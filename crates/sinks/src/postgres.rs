@@ -92,7 +92,7 @@ const DSN_KEYS: [&str; 4] = ["dsn", "url", "connectionString", "DATABASE_URL"];
 /// more often than the five minutes that readers are told.
 const SIGN: Duration = Duration::from_secs(225);
 /// How long nobody may look, so that this happens.
-const SILENCE: Duration = Duration::from_secs(240);
+const SILENCE: Duration = Duration::from_mins(4);
 
 /// How often a history is cut.
 const FORGET: Duration = Duration::from_hours(1);

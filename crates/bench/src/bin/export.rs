@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use kollect_bench::{
     bar,
-    cluster::{bare_list, create_namespaces, f64_of, fill, median},
+    cluster::{bare_list, f64_of, fill, median},
     load, one_table, process,
     program::{self, Operator},
 };

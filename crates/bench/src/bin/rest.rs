@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use tokio_postgres::NoTls;
 
 /// Until everything that follows a start is done: statuses, surveys, a first look.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_mins(1);
 
 fn main() -> Result<ExitCode> {
     let mut arguments = env::args().skip(1);
@@ -66,7 +66,7 @@ async fn run(objects: usize, minutes: u32) -> Result<ExitCode> {
     );
     let (began, whole) = (Instant::now(), Duration::from_mins(1) * minutes);
     while began.elapsed() < whole {
-        sleep(Duration::from_secs(5).min(whole - began.elapsed().min(whole))).await;
+        sleep(Duration::from_secs(5).min(whole.saturating_sub(began.elapsed()))).await;
     }
     let own = operator.usage()?.cpu - before.0;
     let theirs = process::family_cpu(server)? - before.1;

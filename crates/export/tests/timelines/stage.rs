@@ -212,7 +212,7 @@ impl Sink for Recorder {
     }
 
     fn longest_silence(&self) -> Option<Duration> {
-        Some(Duration::from_secs(240))
+        Some(Duration::from_mins(4))
     }
 
     async fn confirm(&self, _: &Delivery) -> Result<Option<Receipt>, SinkError> {

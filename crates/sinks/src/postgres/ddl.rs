@@ -73,7 +73,7 @@ pub(super) fn create_inventories(names: &Names) -> String {
   lag INTERVAL NOT NULL,
   healthy BOOLEAN NOT NULL,
   operator_version TEXT NOT NULL,
-  PRIMARY KEY ({})
+  PRIMARY KEY ({INVENTORIES_KEY})
 );
 COMMENT ON TABLE {table} IS 'How old the rows of each inventory are: one entry per table, cluster and inventory, written by Kollect with every delivery and at least every five minutes';
 COMMENT ON COLUMN {table}.rows IS 'rows of the inventory in the table';
@@ -81,8 +81,7 @@ COMMENT ON COLUMN {table}.last_export_at IS 'when all rows were last compared or
 COMMENT ON COLUMN {table}.last_change_at IS 'when a row last came, changed or went';
 COMMENT ON COLUMN {table}.seen_at IS 'the last sign of life, by the clock of this server; older than ten minutes: nobody is watching';
 COMMENT ON COLUMN {table}.lag IS 'how long the last delivery took, from taking the rows until they were written';
-COMMENT ON COLUMN {table}.healthy IS 'false while some targets of the inventory cannot be read, so that their rows may be old'",
-        INVENTORIES_KEY
+COMMENT ON COLUMN {table}.healthy IS 'false while some targets of the inventory cannot be read, so that their rows may be old'"
     )
 }
 

@@ -8,7 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState},
+    hash::{BuildHasher as _, RandomState},
 };
 
 use kollect_inventory::Row;
@@ -99,18 +99,15 @@ pub(super) struct RowNumbers(RandomState);
 
 impl RowNumbers {
     fn number(&self, row: &Row) -> u64 {
-        let mut hasher = self.0.build_hasher();
         let origin = row.origin();
-        (
+        self.0.hash_one((
             origin.target_namespace(),
             origin.target_name(),
             origin.namespace(),
             (origin.group(), origin.version(), origin.kind()),
             (row.name(), row.uid()),
             row.content_hash(),
-        )
-            .hash(&mut hasher);
-        hasher.finish()
+        ))
     }
 
     /// What these rows are.

@@ -95,7 +95,7 @@ async fn looks_are_on_record_now_and_then() {
         assert_eq!(look().await, first, "too early");
         for touched in [false, true] {
             tokio::time::pause();
-            tokio::time::advance(Duration::from_secs(240)).await;
+            tokio::time::advance(Duration::from_mins(4)).await;
             tokio::time::resume();
             if touched {
                 sql(&database, "UPDATE items SET payload = payload").await;
