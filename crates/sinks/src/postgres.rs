@@ -39,6 +39,8 @@ mod shards;
 mod sql;
 mod stream;
 mod tasks;
+mod upkeep;
+mod views;
 mod wire;
 mod write;
 
@@ -46,7 +48,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -70,6 +72,7 @@ use self::{
     settings::Options,
     shards::{Digests, Known, RowNumbers},
     tasks::{Done, Task},
+    views::Shapes,
     write::{Applied, Print},
 };
 use crate::{
@@ -81,7 +84,7 @@ use crate::{
     },
     error::SinkError,
     pool::{Member, Registry},
-    sink::{Delivery, DeliveryRows, Demand, Place, Receipt, Sink},
+    sink::{AttributeTypes, Delivery, DeliveryRows, Demand, Place, Receipt, Sink},
     tls::{self, Trust},
 };
 
@@ -93,9 +96,6 @@ const DSN_KEYS: [&str; 4] = ["dsn", "url", "connectionString", "DATABASE_URL"];
 const SIGN: Duration = Duration::from_secs(225);
 /// How long nobody may look, so that this happens.
 const SILENCE: Duration = Duration::from_mins(4);
-
-/// How often a history is cut.
-const FORGET: Duration = Duration::from_hours(1);
 
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(15);
@@ -118,6 +118,8 @@ pub struct PostgresSink {
     left: Mutex<HashMap<InventoryId, Left>>,
     /// What is known of shards, whatever failed since.
     known: Mutex<HashMap<InventoryId, Known>>,
+    /// What rows were made views for, if that is wanted.
+    shapes: Mutex<HashMap<InventoryId, (Shapes, Arc<AttributeTypes>)>>,
     rows: RowNumbers,
 }
 
@@ -184,12 +186,14 @@ impl PostgresSink {
             .first_text(&DSN_KEYS)
             .ok_or_else(|| SinkError::terminal("postgres secret must contain dsn or url key"))?;
         let dsn = Dsn::parse(text.expose())?;
+        let mode = effective::provisioning_mode(spec.common());
         let plan = Plan {
             names,
             views: postgres.views.clone(),
-            mode: effective::provisioning_mode(spec.common()),
+            mode,
             cluster: spec.cluster().to_owned(),
             refresh: options.refresh,
+            target_views: options.target_views && mode == ProvisioningMode::Ensure,
             keeps_history: options.history,
             idle_settings: idle_settings(spec.common(), "postgres"),
             begin: settings::begin(&dsn, &options),
@@ -221,6 +225,7 @@ impl PostgresSink {
             ready: tokio::sync::Mutex::default(),
             left: Mutex::default(),
             known: Mutex::default(),
+            shapes: Mutex::default(),
             rows: RowNumbers::default(),
         })
     }
@@ -328,31 +333,6 @@ impl PostgresSink {
         }
     }
 
-    /// Lets the history forget what it has for too long, now and then. Rows do not depend on it.
-    async fn forget(&self, delivery: &Delivery, left: &mut Left) {
-        let Some(kept) = self.plan.keeps_history else {
-            return;
-        };
-        if Instant::now() < left.forget_at {
-            return;
-        }
-        left.forget_at = Instant::now() + FORGET;
-        let at = SystemTime::from(delivery.at);
-        let Some(moment) = at.checked_sub(kept) else {
-            return;
-        };
-        let task = Task::Forget(moment);
-        match self.run(&delivery.inventory, at, &task).await {
-            // There is more, but others wait too.
-            Ok(Done::Forgotten(false)) => left.forget_at = Instant::now(),
-            Ok(_) => {}
-            Err(error) => {
-                let inventory = &delivery.inventory;
-                tracing::warn!(%inventory, %error, "the history is not cut; tried again in an hour");
-            }
-        }
-    }
-
     /// Looks whether the partition is as it was left, without any rows.
     async fn is_as_left(&self, delivery: &Delivery, left: &mut Left) -> Result<bool, SinkError> {
         let (inventory, at) = (&delivery.inventory, delivery.at.into());
@@ -424,6 +404,7 @@ impl Sink for PostgresSink {
             }
         };
         left.forget_at = forget_at.unwrap_or(left.forget_at);
+        self.follow_views(delivery).await;
         self.forget(delivery, &mut left).await;
         self.left().insert(inventory.clone(), left);
         Ok(receipt)
@@ -456,10 +437,11 @@ impl Sink for PostgresSink {
         self.left().remove(inventory);
         self.known().remove(inventory);
         let begun = jiff::Timestamp::UNIX_EPOCH.into();
-        match self.run(inventory, begun, &Task::Retire).await? {
-            Done::Retired(receipt) => Ok(receipt),
-            _ => unreachable!("a task does what it says"),
-        }
+        let Done::Retired(receipt) = self.run(inventory, begun, &Task::Retire).await? else {
+            unreachable!("a task does what it says");
+        };
+        self.drop_views(inventory).await;
+        Ok(receipt)
     }
 
     async fn probe(&self) -> Result<String, SinkError> {

@@ -6,6 +6,7 @@
 //! others find everything done.
 
 mod objects;
+mod target_views;
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,6 +35,8 @@ pub(super) struct Plan {
     pub(super) mode: ProvisioningMode,
     pub(super) cluster: String,
     pub(super) refresh: bool,
+    /// Whether every target gets a view.
+    pub(super) target_views: bool,
     /// How long entries of the history are kept that were superseded.
     pub(super) keeps_history: Option<Duration>,
     /// Settings of the spec that mean nothing here, said with every full delivery.

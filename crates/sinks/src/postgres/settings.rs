@@ -21,6 +21,9 @@ const PARAMETERS: [&str; 8] = [
 /// Rewrite every row in every full pass.
 const REFRESH: &str = "refreshExportedAt";
 
+/// Make a view for every target.
+const TARGET_VIEWS: &str = "targetViews";
+
 /// How many days of the history are kept.
 const HISTORY_DAYS: &str = "historyDays";
 /// A hundred years.
@@ -40,6 +43,8 @@ pub(super) struct Options {
     parameters: BTreeMap<String, String>,
     /// Every full pass writes `exported_at` of every row.
     pub(super) refresh: bool,
+    /// Every target gets a view.
+    pub(super) target_views: bool,
     /// How long entries of the history are kept that were superseded; for ever if not given.
     pub(super) history: Option<Duration>,
 }
@@ -49,15 +54,9 @@ impl Options {
         let mut result = Self::default();
         for (key, value) in options {
             if key == REFRESH {
-                result.refresh = match value.trim() {
-                    "true" => true,
-                    "false" => false,
-                    _ => {
-                        return Err(SinkError::terminal(format!(
-                            "spec.options[{REFRESH}] must be \"true\" or \"false\""
-                        )));
-                    }
-                };
+                result.refresh = choice(key, value)?;
+            } else if key == TARGET_VIEWS {
+                result.target_views = choice(key, value)?;
             } else if key == HISTORY_DAYS {
                 let days = value.trim().parse().ok();
                 let days = days.filter(|days| (1..=MOST_DAYS).contains(days));
@@ -71,13 +70,24 @@ impl Options {
                 result.parameters.insert(key.clone(), value.clone());
             } else {
                 return Err(SinkError::terminal(format!(
-                    "spec.options[{key}] is not known to postgres sinks; known are {REFRESH}, {HISTORY_DAYS}, {}; \
+                    "spec.options[{key}] is not known to postgres sinks; known are {REFRESH}, {TARGET_VIEWS}, {HISTORY_DAYS}, {}; \
                      other session parameters go into the connection string",
                     PARAMETERS.join(", ")
                 )));
             }
         }
         Ok(result)
+    }
+}
+
+/// A value that is true or false.
+fn choice(key: &str, value: &str) -> Result<bool, SinkError> {
+    match value.trim() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(SinkError::terminal(format!(
+            "spec.options[{key}] must be \"true\" or \"false\""
+        ))),
     }
 }
 
@@ -167,6 +177,7 @@ mod tests {
         assert_eq!(history, Some(Duration::from_hours(720)));
         for (key, value, says) in [
             ("refreshExportedAt", "yes", "must be"),
+            ("targetViews", "1", "must be"),
             ("historyDays", "0", "must be a number of days"),
             ("historyDays", "-1", "must be a number of days"),
             ("historyDays", "1.5", "must be a number of days"),

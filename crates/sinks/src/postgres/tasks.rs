@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use kollect_api::InventoryId;
+use kollect_api::{InventoryId, sink::database::PostgresView};
 use kollect_inventory::Snapshot;
 
 use super::{
@@ -39,6 +39,8 @@ pub(super) enum Task<'t> {
     },
     /// Apply changes to this incarnation of the table.
     Changes(&'t Work, &'t str),
+    /// Make these views, and drop those of targets that are gone.
+    Views(&'t [PostgresView], &'t [String]),
     /// Remove what its history has of before this moment.
     Forget(SystemTime),
     /// Remove it.
@@ -51,6 +53,8 @@ pub(super) enum Done {
     Looked(bool),
     Digested(Option<(Print, Digests)>),
     Changes(Applied),
+    /// What a person should know of views.
+    Viewed(Vec<String>),
     /// Whether nothing is left to forget.
     Forgotten(bool),
     Retired(Receipt),
@@ -155,6 +159,9 @@ impl PostgresSink {
             }
             Task::Changes(work, incarnation) => {
                 Done::Changes(writer.changes(session, work, incarnation).await?)
+            }
+            Task::Views(wanted, gone) => {
+                Done::Viewed(self.plan.follow(session, wanted, gone).await?)
             }
             Task::Forget(moment) => Done::Forgotten(writer.forget(session, *moment).await?),
             Task::Retire => Done::Retired(writer.retire(session).await?),

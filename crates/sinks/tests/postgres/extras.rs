@@ -1,7 +1,9 @@
 //! Views and the history.
 
-use kollect_inventory::Snapshot;
-use kollect_sinks::Sink;
+use std::sync::Arc;
+
+use kollect_inventory::{Delta, Snapshot};
+use kollect_sinks::{AttributeTypes, DeliveryRows, Sink, postgres::PostgresSink};
 use serde_json::{Value, json};
 
 use super::{
@@ -302,4 +304,107 @@ async fn refreshed_times_are_no_history() {
         sql(&database, "SELECT operation FROM log").await,
         ["insert"]
     );
+}
+
+/// Every target has a view with the types that profiles declare. It grows, it never breaks what
+/// others built on it, and it goes with the last row.
+#[tokio::test]
+async fn views_follow_profiles() {
+    let database = database("target-views");
+    let own = sink(&database, json!({"options": {"targetViews": "true"}}));
+    let mut items = Items::default();
+    let mut row = |uid: &str, target: &str, attributes: Value| {
+        let mut item = deployment(uid, &attributes);
+        item["targetName"] = json!(target);
+        items.row(&item)
+    };
+    let types = |pairs: &[(&str, &str)]| {
+        let one = |(name, word): &(&str, &str)| {
+            (
+                (*name).to_owned(),
+                [(*word).to_owned()].into_iter().collect(),
+            )
+        };
+        Arc::new(pairs.iter().map(one).collect::<AttributeTypes>())
+    };
+    let deliver = async |sink: &PostgresSink, content: DeliveryRows, declared| {
+        let mut delivery = super::server::delivery(&inventory(), T1, content);
+        delivery.documents.types = declared;
+        sink.deliver(&delivery).await.expect("delivered");
+    };
+    let columns = async |view: &str| {
+        let question = format!(
+            "SELECT string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attnum) \
+             FROM pg_attribute WHERE attrelid = to_regclass('{view}') AND attnum > 7"
+        );
+        sql(&database, &question).await.concat()
+    };
+    let first = Snapshot::new([
+        row(
+            "a",
+            "web",
+            json!({"image": "x", "replicas": 1, "labels": {"a": 1}}),
+        ),
+        row("b", "nodes", json!({"name": "n"})),
+    ]);
+    let declared = types(&[("image", "string"), ("replicas", "int"), ("name", "string")]);
+    deliver(
+        &own,
+        DeliveryRows::All(first.clone()),
+        Arc::clone(&declared),
+    )
+    .await;
+    assert_eq!(
+        columns("web").await,
+        "image text, labels jsonb, replicas bigint"
+    );
+    assert_eq!(columns("nodes").await, "attr_name text");
+    sql(
+        &database,
+        "CREATE VIEW built AS SELECT replicas + 1 AS more FROM web",
+    )
+    .await;
+    let comment = "SELECT col_description('web'::regclass, 8)";
+    assert_eq!(
+        sql(&database, comment).await,
+        ["attribute image of target web"]
+    );
+
+    // An attribute more, another less: the view grows, for changes as for everything.
+    let second = Snapshot::new([
+        row("a", "web", json!({"image": "x", "age": 3, "replicas": 1})),
+        row("b", "nodes", json!({"name": "n"})),
+    ]);
+    let delta = DeliveryRows::Changes(Arc::new(Delta::between(&first, &second)));
+    deliver(&own, delta, Arc::clone(&declared)).await;
+    let grown = "image text, labels jsonb, replicas bigint, age jsonb";
+    assert_eq!(columns("web").await, grown);
+    // Another cluster with an older profile finds everything it wants.
+    let other = sink(
+        &database,
+        json!({"cluster": "east", "options": {"targetViews": "true"}}),
+    );
+    deliver(&other, DeliveryRows::All(first.clone()), declared).await;
+    assert_eq!(columns("web").await, grown);
+    assert_eq!(columns("web_2").await, "");
+    // A type that changed is another view.
+    let retyped = types(&[
+        ("image", "string"),
+        ("replicas", "string"),
+        ("name", "string"),
+    ]);
+    deliver(&own, DeliveryRows::All(second), retyped).await;
+    assert_eq!(columns("web").await, grown);
+    assert_eq!(
+        columns("web_2").await,
+        "age jsonb, image text, replicas text"
+    );
+    assert_eq!(sql(&database, "SELECT more FROM built").await, ["2", "2"]);
+    // Views go with the last row of their target, unless somebody built on them.
+    own.retire(&inventory()).await.expect("retired");
+    assert_eq!(columns("nodes").await, "attr_name text", "others have rows");
+    other.retire(&inventory()).await.expect("retired");
+    assert_eq!(columns("nodes").await, "");
+    assert_eq!(columns("web").await, grown, "somebody built on it");
+    assert_eq!(columns("web_2").await, "");
 }

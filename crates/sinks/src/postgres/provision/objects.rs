@@ -18,14 +18,14 @@ const MARK: &str = "made by Kollect, definition ";
 
 /// What is looked for under a name, and how its comment is read and written.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     View,
     Function,
 }
 
 /// What the database has under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Found {
+pub(super) enum Found {
     Nothing,
     /// Made by us, with this comment.
     Ours(String),
@@ -33,10 +33,15 @@ enum Found {
 }
 
 /// How it went with one name.
-enum Outcome {
+pub(super) enum Outcome {
     Ready,
     /// It is there, and cannot become what it should be.
     Fixed,
+}
+
+/// The comment of an object of ours with this definition.
+pub(super) fn mark(definition: &str) -> String {
+    format!("{MARK}{:016x}", lock_key(&["view", definition]))
 }
 
 impl Kind {
@@ -188,7 +193,7 @@ impl Plan {
                 break;
             }
         }
-        let mark = |name: &str| format!("{MARK}{:016x}", lock_key(&["view", &define(name)]));
+        let mark = |name: &str| mark(&define(name));
         for (at, (name, one)) in names.iter().zip(&found).enumerate() {
             if *one == Found::Ours(mark(name)) {
                 session.client.batch_execute("COMMIT").await?;
@@ -219,7 +224,7 @@ impl Plan {
         Ok(None)
     }
 
-    async fn found(
+    pub(super) async fn found(
         &self,
         session: &Session,
         kind: Kind,
@@ -266,7 +271,7 @@ impl Plan {
             .any(|word| word == own))
     }
 
-    async fn define(
+    pub(super) async fn define(
         &self,
         session: &Session,
         kind: Kind,
