@@ -1,16 +1,17 @@
 //! An emulator of BigQuery: the REST interface of version 2, with Google's own reader of statements.
 //!
-//! One server per test process ([`Bigquery::shared`]), one [`Dataset`] per test. It knows nobody and
+//! A server for a few tests ([`Bigquery::dataset`]), one [`Dataset`] per test: the emulator forgets nothing,
+//! and its reader of statements ends for good when it has filled two gigabytes. It knows nobody and
 //! takes every token; its MERGE takes nothing but tables; and it answers a job whose name is taken
 //! with its own word instead of `duplicate`.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::go::BIGQUERY;
@@ -25,7 +26,7 @@ use crate::service::Service;
 /// ever did at every request, so every dataset has a project of its own.
 const PROJECT: &str = "kollect-tests-";
 /// How many there are.
-const PROJECTS: usize = 150;
+const PROJECTS: usize = 10;
 
 /// An emulator that this process owns.
 pub struct Bigquery {
@@ -46,14 +47,23 @@ pub struct Dataset {
     /// Its name.
     pub name: String,
     client: Client,
+    /// It lives for as long as somebody needs it.
+    pub server: Arc<Bigquery>,
 }
 
 impl Bigquery {
-    /// The server of this test process.
-    pub fn shared() -> Result<&'static Self> {
-        static SHARED: LazyLock<Result<Bigquery, String>> =
-            LazyLock::new(|| Bigquery::start().map_err(|error| format!("{error:#}")));
-        SHARED.as_ref().map_err(|message| anyhow!("{message}"))
+    /// A dataset on a server that has room for one, or on a new server.
+    pub fn dataset(prefix: &str) -> Result<Dataset> {
+        static CURRENT: Mutex<Option<Arc<Bigquery>>> = Mutex::new(None);
+        let server = {
+            let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = |server: &&Arc<Bigquery>| server.taken.load(Ordering::Relaxed) < PROJECTS;
+            match current.as_ref().filter(room) {
+                Some(server) => Arc::clone(server),
+                None => Arc::clone(current.insert(Arc::new(Self::start()?))),
+            }
+        };
+        server.create_dataset(prefix)
     }
 
     /// Starts a server of its own.
@@ -95,7 +105,7 @@ impl Bigquery {
     }
 
     /// Creates a dataset whose name starts with `prefix`.
-    pub fn create_dataset(&self, prefix: &str) -> Result<Dataset> {
+    fn create_dataset(self: &Arc<Self>, prefix: &str) -> Result<Dataset> {
         let name = unique(prefix).replace('-', "_");
         let number = self.taken.fetch_add(1, Ordering::Relaxed);
         ensure!(number < PROJECTS, "all projects are taken");
@@ -108,6 +118,7 @@ impl Bigquery {
             project,
             name,
             client: self.client.clone(),
+            server: Arc::clone(self),
         })
     }
 }

@@ -79,9 +79,7 @@ async fn mistakes_in_spec_and_secret_are_told_before_anything_is_connected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_emulator_needs_no_key() {
     let stage = Stage::new().await;
-    let port = kollect_testkit::Bigquery::shared()
-        .expect("an emulator")
-        .port();
+    let port = stage.dataset.server.port();
     let plain = Service::emulator(&format!("127.0.0.1:{port}"));
     for changes in [json!({}), json!({"bigquery": {"secretRef": null}})] {
         let spec = spec(&stage.dataset, changes);

@@ -40,9 +40,9 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) async fn new() -> Self {
         let made = tokio::task::spawn_blocking(|| {
-            let server = Bigquery::shared().expect("a BigQuery emulator");
-            let dataset = server.create_dataset("stage").expect("a dataset");
-            (dataset, server.port())
+            let dataset = Bigquery::dataset("stage").expect("a dataset of a BigQuery emulator");
+            let port = dataset.server.port();
+            (dataset, port)
         });
         let (dataset, emulator) = made.await.expect("a dataset");
         let gate = Gate::before(emulator).await;
@@ -244,8 +244,8 @@ impl Stage {
     /// Asks the emulator something, past gate and sink.
     pub(crate) async fn post(&self, what: &str, body: Value) -> Value {
         let path = format!("/bigquery/v2/projects/{}/{what}", self.dataset.project);
+        let port = self.dataset.server.port();
         let asked = tokio::task::spawn_blocking(move || {
-            let port = Bigquery::shared()?.port();
             let client = kollect_testkit::http::Client::plain(port);
             let answer = client.request("POST", &path, Some(&body))?;
             Ok::<Value, anyhow::Error>(serde_json::from_slice(&answer.body)?)
