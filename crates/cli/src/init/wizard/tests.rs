@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    configuration::{Configuration, Standard},
+    configuration::{Configuration, Finding, Severity, Standard},
     init::prompts::Check,
     manifest::Text,
 };
@@ -181,6 +181,13 @@ fn run_in(directory: &Path, answers: &[Say]) -> Done {
 impl Done {
     /// The files, after the ordinary loader took them without a word.
     fn files(&self) -> (&str, &str) {
+        let (files, findings) = self.loaded();
+        assert_eq!(findings, [], "what is written is valid");
+        files
+    }
+
+    /// The files, and what the ordinary loader says about them.
+    fn loaded(&self) -> ((&str, &str), Vec<Finding>) {
         let files = self.outcome.as_ref().unwrap();
         let texts = files.iter().map(|file| Text {
             name: file.name.to_owned(),
@@ -188,9 +195,8 @@ impl Done {
         });
         let texts: Vec<Text> = texts.collect();
         let loaded = Configuration::load(&texts, &Standard::default());
-        assert_eq!(loaded.findings, [], "what is written is valid");
         assert_eq!(loaded.objects.len(), 2);
-        (&files[0].content, &files[1].content)
+        ((&files[0].content, &files[1].content), loaded.findings)
     }
 
     fn is_canceled(&self) -> bool {
@@ -314,7 +320,17 @@ fn secrets_are_read_only_with_consent() {
         Offered_,
         Yes,
     ]);
-    let (profile, target) = accepted.files();
+    // The consent is the author's own. That other namespaces need an administrator's is warned of.
+    let ((profile, target), findings) = accepted.loaded();
+    let [warning] = &findings[..] else {
+        panic!("one warning was expected: {findings:?}");
+    };
+    assert_eq!(warning.severity, Severity::Warning, "{warning:?}");
+    assert_eq!(warning.file, "target.yaml");
+    assert!(
+        warning.problem.contains("allowSensitiveCollection"),
+        "{warning:?}"
+    );
     assert!(
         profile.contains("kollect.dev/allow-secret-extraction: \"true\""),
         "{profile}"
