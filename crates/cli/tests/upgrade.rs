@@ -200,10 +200,9 @@ fn the_inventory_of_the_original_goes_on() -> Result<()> {
     }
 
     // The definitions first, as docs/operations.md says.
-    let text: String = crd::all_yaml()
-        .iter()
-        .map(|file| format!("---\n{}", file.yaml))
-        .collect();
+    let definitions = crd::all_yaml();
+    let parts: Vec<&str> = definitions.iter().map(|file| file.yaml.as_str()).collect();
+    let text = format!("---\n{}", parts.join("\n---\n"));
     let file = run.write_private("install-crds.yaml", text)?;
     let file = file.to_str().context("a path")?;
     cluster.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", file])?;

@@ -77,12 +77,9 @@ pub struct Limits(BTreeMap<Good, (u64, Option<String>)>);
 
 impl Limits {
     /// What holds for a namespace with these scopes.
-    pub fn new<'s>(
-        defaults: &Quota,
-        scopes: impl IntoIterator<Item = Ceiling<'s>> + Clone,
-    ) -> Self {
+    pub fn new<'s>(defaults: &Quota, scopes: &(impl Iterator<Item = Ceiling<'s>> + Clone)) -> Self {
         let limit = |good: Good| {
-            let said = scopes.clone().into_iter().filter_map(|scope| {
+            let said = scopes.clone().filter_map(|scope| {
                 let number = good.of(scope.quota?)?;
                 Some((number, Some(scope.name.to_owned())))
             });

@@ -101,7 +101,7 @@ impl Quotas {
                 continue;
             }
             let scopes = by_namespace.get(namespace.as_str()).into_iter().flatten();
-            let limits = Limits::new(&self.defaults, scopes.map(|scope| scope.ceiling()));
+            let limits = Limits::new(&self.defaults, &scopes.map(|scope| scope.ceiling()));
             if limits.is_empty() {
                 continue;
             }

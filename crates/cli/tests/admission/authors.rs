@@ -22,7 +22,7 @@ fn profile(case: &Case, name: &str, kind: &str) -> Value {
         "targetGVK": {"version": "v1", "kind": kind},
         "attributes": [{"name": "name", "path": "$.metadata.name"}],
     });
-    case.object("KollectProfile", name, spec)
+    case.object("KollectProfile", name, &spec)
 }
 
 fn target(case: &Case, profile: &str, namespaces: &[&str]) -> Value {
@@ -30,7 +30,7 @@ fn target(case: &Case, profile: &str, namespaces: &[&str]) -> Value {
     if !namespaces.is_empty() {
         spec["includedNamespaces"] = namespaces.into();
     }
-    case.object("KollectTarget", "t", spec)
+    case.object("KollectTarget", "t", &spec)
 }
 
 fn text(answer: &Response) -> String {
@@ -114,7 +114,7 @@ fn authors_who_may_not_read_what_is_collected_are_refused_if_so_wished() -> Resu
             ("later", vec![], None),
         ] {
             let asked = target(case, profile, &namespaces);
-            let answer = case.try_out_as(jane, &asked)?;
+            let answer = Case::try_out_as(jane, &asked)?;
             let said = text(&answer);
             match right {
                 None => ensure!(answer.is_success(), "{profile} {namespaces:?}: {said}"),
@@ -154,7 +154,7 @@ fn authors_who_may_not_read_what_is_collected_are_refused_if_so_wished() -> Resu
         cluster().grant(Scope::Namespace(other), jane, &maps)?;
         let asked = target(case, "maps", &[home, other]);
         eventually("a right that counts", || {
-            let answer = case.try_out_as(jane, &asked)?;
+            let answer = Case::try_out_as(jane, &asked)?;
             ensure!(answer.is_success(), "{}", text(&answer));
             Ok(())
         })
@@ -173,7 +173,7 @@ fn authors_are_warned_by_default_and_left_alone_if_so_wished() -> Result<()> {
         let operator = case.serve(flags)?;
         let play = || -> Result<()> {
             stage.until_known()?;
-            let answer = case.try_out_as(jane, &target(case, "secrets", &[]))?;
+            let answer = Case::try_out_as(jane, &target(case, "secrets", &[]))?;
             let warnings = answer.warnings();
             ensure!(answer.is_success(), "{}", text(&answer));
             let about = |warning: &String| warning.contains("list secrets in the whole cluster");

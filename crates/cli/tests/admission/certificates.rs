@@ -132,7 +132,7 @@ fn a_stream_of_admissions_does_not_notice_renewal_and_a_new_authority() -> Resul
         "targetGVK": {"version": "v1", "kind": "Pod"},
         "attributes": [{"name": "phase", "path": "$.status.phase"}],
     });
-    let good = case.object("KollectProfile", "good", good);
+    let good = case.object("KollectProfile", "good", &good);
     let stream = || -> Result<()> {
         let begun = Instant::now();
         while !stop.load(Ordering::Relaxed) {

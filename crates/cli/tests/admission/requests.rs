@@ -19,7 +19,7 @@ fn profile(case: &Case, name: &str) -> Value {
         "targetGVK": {"version": "v1", "kind": "Pod"},
         "attributes": [{"name": "phase", "path": "$.status.phase"}],
     });
-    case.object("KollectProfile", name, spec)
+    case.object("KollectProfile", name, &spec)
 }
 
 /// A review as an API server would send it.

@@ -206,14 +206,14 @@ impl Case {
             "targetGVK": {"version": "v1", "kind": "Pod"},
             "attributes": [{"name": "a", "path": "cel:1 +"}],
         });
-        let answer = self.try_out("POST", &self.object("KollectProfile", "asked", bad))?;
+        let answer = self.try_out("POST", &self.object("KollectProfile", "asked", &bad))?;
         let text = String::from_utf8_lossy(&answer.body);
         ensure!(answer.status == 403 && text.contains("cel:1 +"), "{text}");
         Ok(())
     }
 
     /// An object of the case.
-    pub(crate) fn object(&self, kind: &str, name: &str, spec: Value) -> Value {
+    pub(crate) fn object(&self, kind: &str, name: &str, spec: &Value) -> Value {
         let mut metadata = json!({"name": name});
         if !kind.starts_with("KollectCluster") {
             metadata["namespace"] = self.namespace.as_str().into();
@@ -237,7 +237,7 @@ impl Case {
     }
 
     /// The same as somebody else.
-    pub(crate) fn try_out_as(&self, user: &User, object: &Value) -> Result<Response> {
+    pub(crate) fn try_out_as(user: &User, object: &Value) -> Result<Response> {
         let api = cluster().api(user)?;
         api.request("POST", &path(object, "POST", true), Some(object))
     }

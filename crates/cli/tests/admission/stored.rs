@@ -29,7 +29,7 @@ fn invalid_objects_that_are_stored_say_so_in_their_status() -> Result<()> {
         "targetGVK": {"version": "v1", "kind": "Pod"},
         "attributes": [{"name": "phase", "path": "$.status.phase"}],
     });
-    let answer = case.send("POST", &case.object("KollectProfile", "p", profile))?;
+    let answer = case.send("POST", &case.object("KollectProfile", "p", &profile))?;
     ensure!(answer.is_success(), "{}", answer.status);
     // Whatever only the rules refuse, and that has a status, stored before anybody could object.
     let mut stored = Vec::new();

@@ -145,7 +145,7 @@ fn what_a_cluster_holds_is_judged_and_successors_are_named() -> Result<()> {
         "targetGVK": {"version": "v1", "kind": "Pod"},
         "attributes": [{"name": "a", "path": "cel:1 +"}],
     });
-    let stored = case.send("POST", &case.object("KollectProfile", "bad", bad))?;
+    let stored = case.send("POST", &case.object("KollectProfile", "bad", &bad))?;
     ensure!(stored.is_success(), "{}", stored.status);
     let live = |namespace: &str| {
         Command::new(env!("CARGO_BIN_EXE_kollect"))
@@ -167,7 +167,7 @@ fn what_a_cluster_holds_is_judged_and_successors_are_named() -> Result<()> {
         "targetGVK": {"version": "v1", "kind": "Pod"},
         "attributes": [{"name": "a", "path": "$.metadata.name"}],
     });
-    case.send("POST", &case.object("KollectProfile", "good", good))?;
+    case.send("POST", &case.object("KollectProfile", "good", &good))?;
     let output = live(&case.namespace)?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(

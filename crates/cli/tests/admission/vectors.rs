@@ -36,7 +36,7 @@ fn expect(case: &Case, vector: &Vector) -> Result<()> {
     let id = &vector.id;
     match vector.refused_by {
         Some(RefusedBy::Schema) => {
-            ensure!(answer.status == 422 || answer.status == 400, "{id}: {said}")
+            ensure!(answer.status == 422 || answer.status == 400, "{id}: {said}");
         }
         Some(RefusedBy::Rules) => {
             ensure!(answer.status == 403, "{id}: {} {said}", answer.status);

@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{SILENCE, SecretState, content};
 use crate::{
-    table::{NamespacedName, Shared, TypedDecoder},
+    table::{NamespacedName, Shared, Table, TypedDecoder},
     wakeups::Wakeups,
 };
 
@@ -101,8 +101,11 @@ impl Followed {
                 let over = stop.child_token();
                 let common = Arc::clone(&self.common);
                 tokio::spawn(common.keep(key.clone(), Arc::clone(&seen), over.clone()));
-                let _watching = over.drop_guard();
-                secrets.insert(key.clone(), Entry { seen, _watching });
+                let entry = Entry {
+                    seen,
+                    _watching: over.drop_guard(),
+                };
+                secrets.insert(key.clone(), entry);
             }
         }
         let current = secrets.iter().filter(|(_, entry)| {
@@ -202,7 +205,7 @@ impl Seen {
 
     /// Whether nothing else need be asked.
     fn is_current(&self) -> bool {
-        self.watch.is_some() && !self.is_refused() && self.table.read(|table| table.is_listed())
+        self.watch.is_some() && !self.is_refused() && self.table.read(Table::is_listed)
     }
 
     fn state(&self, (namespace, name): &NamespacedName) -> SecretState {

@@ -206,10 +206,10 @@ impl Custody {
             Step::Switch => tracing::info!(secret, "the new authority signs from now on"),
             Step::Retire => tracing::info!(secret, "the old authority is not trusted any more"),
             Step::Replace(Unfit::Absent | Unfit::Empty) => {
-                tracing::info!(secret, "certificate and authority were written")
+                tracing::info!(secret, "certificate and authority were written");
             }
             Step::Replace(why) => {
-                tracing::warn!(secret, %why, "certificate and authority were replaced")
+                tracing::warn!(secret, %why, "certificate and authority were replaced");
             }
         }
     }

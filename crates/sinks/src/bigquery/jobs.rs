@@ -20,7 +20,7 @@ use super::{
         QueryConfiguration, ResultRow, Results,
     },
 };
-use crate::error::SinkError;
+use crate::{error::SinkError, layout::body::hex};
 
 /// How long the service holds an answer back while a job runs.
 const HOLD: u32 = 10_000;
@@ -125,8 +125,7 @@ fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part);
     }
-    let bytes = digest.finalize();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest.finalize())
 }
 
 impl Jobs<'_> {

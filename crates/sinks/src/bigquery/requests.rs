@@ -61,6 +61,7 @@ pub(super) struct QueryConfiguration<'j> {
 /// A named parameter.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "as the protocol calls them")]
 pub(super) struct Parameter<'j> {
     pub(super) name: &'static str,
     pub(super) parameter_type: ParameterType,
@@ -164,6 +165,7 @@ pub(super) struct TableRequest<'t> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "as the protocol calls them")]
 pub(super) struct TableReference<'t> {
     pub(super) project_id: &'t str,
     pub(super) dataset_id: &'t str,
@@ -229,6 +231,7 @@ pub(super) struct QueryStatistics {
 /// Whole numbers as text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "as the protocol calls them")]
 pub(super) struct DmlStats {
     pub(super) inserted_row_count: Option<String>,
     pub(super) updated_row_count: Option<String>,

@@ -315,11 +315,11 @@ mod tests {
     use crate::bigquery::{encode::content_hash, requests::ResultCell};
 
     fn found(cells: &[Option<&str>]) -> ResultRow {
-        let cell = |text: &Option<&str>| ResultCell {
+        let cell = |text: Option<&str>| ResultCell {
             v: text.map(str::to_owned),
         };
         ResultRow {
-            f: cells.iter().map(cell).collect(),
+            f: cells.iter().copied().map(cell).collect(),
         }
     }
 

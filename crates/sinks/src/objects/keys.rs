@@ -89,7 +89,7 @@ impl CredentialProvider for OwnAws {
 /// What Google's own protocol is spoken with.
 pub(super) enum GoogleKeys {
     /// A service account's key.
-    Key(Tokens),
+    Key(Box<Tokens>),
     /// This process.
     Own(Arc<Workload>),
 }

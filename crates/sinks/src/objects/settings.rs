@@ -146,7 +146,7 @@ impl Place<'_> {
             Some(text) => {
                 // Who speaks to an emulator without TLS gets its tokens there too.
                 let key = GoogleKeys::parse(&text, server.starts_with("http://"))?;
-                GoogleKeys::Key(Tokens::new(key, SCOPE, self.rest.client.clone()))
+                GoogleKeys::Key(Box::new(Tokens::new(key, SCOPE, self.rest.client.clone())))
             }
             None => {
                 let workload = GoogleKeys::own(self.workload)?;

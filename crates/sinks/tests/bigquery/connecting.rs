@@ -61,7 +61,7 @@ async fn mistakes_in_spec_and_secret_are_told_before_anything_is_connected() {
         ),
     ] {
         let spec = spec(&stage.dataset, changes);
-        let made = stage.sink_of(&spec, &secret, stage.service());
+        let made = Stage::sink_of(&spec, &secret, stage.service());
         let error = made.expect_err(expected);
         assert!(
             matches!(&error, SinkError::Terminal(text) if text.contains(expected)),
@@ -69,7 +69,7 @@ async fn mistakes_in_spec_and_secret_are_told_before_anything_is_connected() {
         );
     }
     let spec = spec(&stage.dataset, json!({"bigquery": {"secretRef": null}}));
-    let made = stage.sink_of(&spec, &[], Service::google());
+    let made = Stage::sink_of(&spec, &[], Service::google());
     let error = made.expect_err("no key").to_string();
     assert!(error.contains("spec.bigquery.secretRef"), "{error}");
     assert!(stage.gate.seen().is_empty(), "something was asked");
@@ -83,7 +83,7 @@ async fn an_emulator_needs_no_key() {
     let plain = Service::emulator(&format!("127.0.0.1:{port}"));
     for changes in [json!({}), json!({"bigquery": {"secretRef": null}})] {
         let spec = spec(&stage.dataset, changes);
-        let sink = stage.sink_of(&spec, &[("credentials.json", "{")], plain.clone());
+        let sink = Stage::sink_of(&spec, &[("credentials.json", "{")], plain.clone());
         let sink = sink.expect("a sink");
         sink.probe().await.expect("a probe");
         everything(&sink, &inventory(), T1, &deployments(2, 1))
@@ -169,7 +169,7 @@ async fn keys_lead_to_no_forbidden_place() {
     let stage = Stage::new().await;
     let file = key_file(KEY, stage.port).replace("http://127.0.0.1", "http://169.254.169.254");
     let spec = spec(&stage.dataset, json!({}));
-    let sink = stage.sink_of(&spec, &[("credentials.json", &file)], stage.service());
+    let sink = Stage::sink_of(&spec, &[("credentials.json", &file)], stage.service());
     let error = sink.expect("a sink").probe().await.expect_err("forbidden");
     assert!(
         matches!(&error, SinkError::Terminal(text) if text.contains("forbidden")),

@@ -62,7 +62,7 @@ impl Stage {
     pub(crate) fn sink_with(&self, key: &str, changes: Value) -> Result<BigquerySink, SinkError> {
         let spec = spec(&self.dataset, changes);
         let file = key_file(key, self.port);
-        self.sink_of(&spec, &[("credentials.json", &file)], self.service())
+        Self::sink_of(&spec, &[("credentials.json", &file)], self.service())
     }
 
     /// The emulator behind the gate.
@@ -72,7 +72,6 @@ impl Stage {
 
     /// A sink with a Secret of these keys.
     pub(crate) fn sink_of(
-        &self,
         spec: &SinkSpec,
         secret: &[(&str, &str)],
         service: Service,

@@ -164,7 +164,7 @@ async fn d38_the_service_is_given_one_merge_that_its_reader_understands() {
     let spec = super::stage::spec(&stage.dataset, json!({}));
     let file = super::stage::key_file(super::gate::KEY, stage.port);
     let service = stage.service().with_merge();
-    let sink = stage.sink_of(&spec, &[("credentials.json", &file)], service);
+    let sink = Stage::sink_of(&spec, &[("credentials.json", &file)], service);
     let sink = sink.expect("a sink");
     let delivered = everything(&sink, &inventory(), T1, &deployments(3, 1)).await;
     let error = delivered.expect_err("an emulator merges tables only");

@@ -174,7 +174,7 @@ impl Place {
     /// Makes the credentials those of one who may read and list, if there is such a one.
     pub(crate) fn reader(&self, sketch: &mut Sketch) -> bool {
         match self.kind {
-            Kind::S3 => sketch.secret[0].1 = s3::READER_KEY.to_owned(),
+            Kind::S3 => s3::READER_KEY.clone_into(&mut sketch.secret[0].1),
             Kind::AzureSignature => {
                 sketch.secret[0].1 = Azure::shared().unwrap().signature("rl");
             }
