@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use crate::support::{add, data, empty_world, key, names, plan};
 
+/// The API server gives every namespace its name as label.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Table {
@@ -40,6 +43,8 @@ fn world_of(table: &Table, vector: &Vector) -> World {
         ..Settings::default()
     };
     for (name, labels) in table.snapshot.as_object().expect("a map of namespaces") {
+        let mut labels = labels.clone();
+        labels[NAME_LABEL] = name.as_str().into();
         let metadata = json!({"name": name, "labels": labels});
         add(
             &mut world,
@@ -97,6 +102,10 @@ fn vectors() {
         }
         let mut spec = vector.spec.clone();
         spec["profileRef"] = json!({"namespace": "home", "name": "p"});
+        if spec.get("namespaceSelector").is_none_or(|s| *s == json!({})) {
+            let any_name = json!({"key": NAME_LABEL, "operator": "Exists"});
+            spec["namespaceSelector"] = json!({"matchExpressions": [any_name]});
+        }
         let metadata = json!({"name": "t"});
         let manifest = json!({"kind": "KollectClusterTarget", "metadata": metadata, "spec": spec});
         add(&mut world, manifest);

@@ -216,7 +216,7 @@ fn what_the_rules_refuse_is_neither_delivered_nor_removed() {
     );
     assert!(!plan.order.open && !plan.undecided);
     // A size above the operator's limit is cut to it.
-    let large = inventory(json!({"maxExportBytes": 1 << 40}));
+    let large = inventory(json!({"maxExportBytes": 1_i64 << 40}));
     assert_eq!(large.invalid, None);
     let nothing = Small::default().plan(&inventory(json!({})));
     assert_eq!(gate(&nothing), None);
