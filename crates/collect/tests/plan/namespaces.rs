@@ -102,7 +102,10 @@ fn vectors() {
         }
         let mut spec = vector.spec.clone();
         spec["profileRef"] = json!({"namespace": "home", "name": "p"});
-        if spec.get("namespaceSelector").is_none_or(|s| *s == json!({})) {
+        if spec
+            .get("namespaceSelector")
+            .is_none_or(|s| *s == json!({}))
+        {
             let any_name = json!({"key": NAME_LABEL, "operator": "Exists"});
             spec["namespaceSelector"] = json!({"matchExpressions": [any_name]});
         }
