@@ -4,10 +4,7 @@ use kollect_collect::plan::{NamespaceListing, Plan, Settings, TargetPlan, World}
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{add, data, empty_world, key, names, plan};
-
-/// The API server gives every namespace its name as label.
-const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+use crate::support::{add, data, empty_world, everywhere, key, names, plan};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -43,8 +40,6 @@ fn world_of(table: &Table, vector: &Vector) -> World {
         ..Settings::default()
     };
     for (name, labels) in table.snapshot.as_object().expect("a map of namespaces") {
-        let mut labels = labels.clone();
-        labels[NAME_LABEL] = name.as_str().into();
         let metadata = json!({"name": name, "labels": labels});
         add(
             &mut world,
@@ -106,8 +101,7 @@ fn vectors() {
             .get("namespaceSelector")
             .is_none_or(|s| *s == json!({}))
         {
-            let any_name = json!({"key": NAME_LABEL, "operator": "Exists"});
-            spec["namespaceSelector"] = json!({"matchExpressions": [any_name]});
+            spec["namespaceSelector"] = everywhere();
         }
         let metadata = json!({"name": "t"});
         let manifest = json!({"kind": "KollectClusterTarget", "metadata": metadata, "spec": spec});

@@ -14,7 +14,7 @@ use kollect_watch::{
     access::{Permission, Review},
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Reads a file of test data.
 pub(crate) fn data<T: DeserializeOwned>(name: &str) -> T {
@@ -85,6 +85,15 @@ pub(crate) fn world(manifests: &str) -> World {
     world
 }
 
+/// The API server gives every namespace its name as label.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// A selector of all namespaces. A cluster target must have one: everything is meant only if it is
+/// said.
+pub(crate) fn everywhere() -> Value {
+    json!({"matchExpressions": [{"key": NAME_LABEL, "operator": "Exists"}]})
+}
+
 /// Adds an object to a world, in place of one with the same name.
 pub(crate) fn add(world: &mut World, manifest: Value) {
     fn read<T: DeserializeOwned>(manifest: Value) -> T {
@@ -97,8 +106,10 @@ pub(crate) fn add(world: &mut World, manifest: Value) {
             let map = |key: &str| -> BTreeMap<String, String> {
                 serde_json::from_value(manifest["metadata"][key].clone()).unwrap_or_default()
             };
+            let mut labels = map("labels");
+            labels.insert(NAME_LABEL.to_owned(), name.clone());
             let facts = NamespaceFacts {
-                labels: map("labels"),
+                labels,
                 annotations: map("annotations"),
             };
             namespaces(world).insert(name, facts);

@@ -9,7 +9,7 @@ use kollect_inventory::{HeldRows, Rollup};
 use serde_json::json;
 
 use crate::shell::Shell;
-use crate::support::{add, key, remove, world, yaml};
+use crate::support::{add, everywhere, key, remove, world, yaml};
 
 const MANIFESTS: &str = "
 - {kind: Namespace, metadata: {name: team-a, labels: {tier: app}}}
@@ -48,7 +48,10 @@ impl Shell {
     }
 
     fn cluster_target(&mut self, name: &str, namespaces: &[&str]) {
-        let spec = json!({"profileRef": {"namespace": "home", "name": "p"}, "includedNamespaces": namespaces});
+        let spec = json!({
+            "profileRef": {"namespace": "home", "name": "p"},
+            "namespaceSelector": everywhere(), "includedNamespaces": namespaces,
+        });
         let manifest =
             json!({"kind": "KollectClusterTarget", "metadata": {"name": name}, "spec": spec});
         add(&mut self.world, manifest);

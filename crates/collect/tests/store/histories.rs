@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::shell::Shell;
-use crate::support::{add, empty_world, key, remove};
+use crate::support::{add, empty_world, everywhere, key, remove};
 
 const NAMESPACES: [&str; 3] = ["team-a", "team-b", "team-c"];
 const NAMES: [&str; 3] = ["web", "api", "db"];
@@ -136,6 +136,9 @@ fn target(name: &str, variant: usize) -> Value {
         }
         None => {
             spec["profileRef"] = json!({"namespace": "home", "name": "p"});
+            if spec.get("namespaceSelector").is_none() {
+                spec["namespaceSelector"] = everywhere();
+            }
             json!({"kind": "KollectClusterTarget", "metadata": {"name": name}, "spec": spec})
         }
     }

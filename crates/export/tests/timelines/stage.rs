@@ -338,7 +338,10 @@ impl Stage {
         let target = json!({
             "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectClusterTarget",
             "metadata": {"name": "t"},
-            "spec": {"profileRef": {"name": "p", "namespace": "team-a"}},
+            "spec": {
+                "profileRef": {"name": "p", "namespace": "team-a"},
+                "namespaceSelector": {"matchLabels": {"tier": "app"}},
+            },
         });
         let target = serde_json::from_value(target).expect("a cluster target");
         stage.world.targets.clear();
@@ -593,7 +596,11 @@ fn world() -> World {
     };
     let gvk = GroupVersionKind::new("", "v1", "ConfigMap");
     world.kinds.set(gvk, KindFact::Served(Arc::new(resource)));
-    let namespace = ("team-a".to_owned(), NamespaceFacts::default());
+    let facts = NamespaceFacts {
+        labels: BTreeMap::from([("tier".to_owned(), "app".to_owned())]),
+        ..NamespaceFacts::default()
+    };
+    let namespace = ("team-a".to_owned(), facts);
     world.namespaces = NamespaceListing::Complete(BTreeMap::from([namespace]));
     let profile = json!({
         "apiVersion": "kollect.dev/v1alpha1", "kind": "KollectProfile",
