@@ -44,7 +44,11 @@ impl Fabricated {
             GroupVersionKind::new("", "v1", "ConfigMap"),
             KindFact::Served(Arc::new(maps())),
         );
-        let names = ["a", "b"].map(|name| (name.to_owned(), NamespaceFacts::default()));
+        let facts = NamespaceFacts {
+            labels: BTreeMap::from([("tier".to_owned(), "app".to_owned())]),
+            ..NamespaceFacts::default()
+        };
+        let names = ["a", "b"].map(|name| (name.to_owned(), facts.clone()));
         world.namespaces = NamespaceListing::Complete(BTreeMap::from(names));
         Self {
             metrics: Metrics::new(Arc::clone(&observed), sample_interval),
@@ -79,7 +83,10 @@ impl Fabricated {
     pub(crate) fn cluster_target(&mut self, name: &str, profile: &str) {
         let target = json!({
             "metadata": {"name": name},
-            "spec": {"profileRef": {"name": profile, "namespace": "a"}},
+            "spec": {
+                "profileRef": {"name": profile, "namespace": "a"},
+                "namespaceSelector": {"matchLabels": {"tier": "app"}},
+            },
         });
         let target = serde_json::from_value(with_type("KollectClusterTarget", target));
         let target = Arc::new(target.expect("a target"));
