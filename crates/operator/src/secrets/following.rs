@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -50,6 +53,9 @@ struct Common {
 
 struct Entry {
     seen: Arc<Mutex<Option<Seen>>>,
+    since: Instant,
+    /// Whether it was found out that it cannot be watched, or not found out at all.
+    in_vain: Arc<AtomicBool>,
     /// Ends the task that watches.
     _watching: DropGuard,
 }
@@ -81,8 +87,8 @@ impl Followed {
         }
     }
 
-    /// Follows some of these from now on, `most` at most. Returns those of which everything is
-    /// known that a watch shows.
+    /// Follows some of these from now on, `most` at most. Returns those that need not be asked for:
+    /// a watch shows them, or is about to. A role that lets them be watched need not let them be read.
     pub(super) fn follow(
         &self,
         wanted: &BTreeSet<NamespacedName>,
@@ -97,22 +103,22 @@ impl Followed {
                 break;
             }
             if !secrets.contains_key(key) {
-                let seen = Arc::default();
+                let (seen, in_vain) = (Arc::default(), Arc::default());
                 let over = stop.child_token();
                 let common = Arc::clone(&self.common);
-                tokio::spawn(common.keep(key.clone(), Arc::clone(&seen), over.clone()));
+                let (shown, told) = (Arc::clone(&seen), Arc::clone(&in_vain));
+                tokio::spawn(common.keep(key.clone(), shown, told, over.clone()));
                 let entry = Entry {
                     seen,
+                    since: Instant::now(),
+                    in_vain,
                     _watching: over.drop_guard(),
                 };
                 secrets.insert(key.clone(), entry);
             }
         }
-        let current = secrets.iter().filter(|(_, entry)| {
-            let seen = lock(&entry.seen);
-            seen.as_ref().is_some_and(Seen::is_current)
-        });
-        current.map(|(key, _)| key.clone()).collect()
+        let watched = secrets.iter().filter(|(_, entry)| entry.is_watched());
+        watched.map(|(key, _)| key.clone()).collect()
     }
 
     /// What a watch shows of a Secret, and whether that is all there is to know.
@@ -124,23 +130,49 @@ impl Followed {
     }
 }
 
+impl Entry {
+    /// Whether a watch shows it, or still may in the time that a first look has.
+    fn is_watched(&self) -> bool {
+        let seen = lock(&self.seen);
+        if seen.as_ref().is_some_and(Seen::is_current) {
+            return true;
+        }
+        let refused = seen.as_ref().is_some_and(Seen::is_refused);
+        !refused && !self.in_vain.load(Ordering::Relaxed) && self.since.elapsed() < SILENCE
+    }
+}
+
 impl Common {
-    /// Watches a Secret whenever that is allowed.
+    /// Watches a Secret whenever that is allowed, and tells when it has to be asked for.
     async fn keep(
         self: Arc<Self>,
         key: NamespacedName,
         seen: Arc<Mutex<Option<Seen>>>,
+        in_vain: Arc<AtomicBool>,
         over: CancellationToken,
     ) {
+        let give_up = || {
+            if !in_vain.swap(true, Ordering::Relaxed) {
+                self.changed.notify();
+            }
+        };
+        let silence = async {
+            sleep(SILENCE).await;
+            if !lock(&seen).as_ref().is_some_and(Seen::is_current) {
+                give_up();
+            }
+        };
         let keeping = async {
             loop {
                 match self.may_watch(&key).await {
                     Ok(true) => {}
                     Ok(false) => {
+                        give_up();
                         sleep(DENIED).await;
                         continue;
                     }
                     Err(_) => {
+                        give_up();
                         sleep(UNANSWERED).await;
                         continue;
                     }
@@ -154,11 +186,13 @@ impl Common {
                     seen.watch = None;
                 }
                 self.reviewer.forget();
+                in_vain.store(true, Ordering::Relaxed);
                 self.changed.notify();
                 sleep(REFUSED).await;
             }
         };
-        over.run_until_cancelled(keeping).await;
+        let both = async { tokio::join!(keeping, silence) };
+        over.run_until_cancelled(both).await;
     }
 
     /// Whether a Secret may be watched: because all may, those of its namespace, or this one.
