@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use kollect_api::visible::visible;
 use kollect_collect::engine::Durations;
 use prometheus_client::{
     encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet},
@@ -94,7 +95,8 @@ impl Family {
     fn push(&mut self, labels: &[&str], value: Value) {
         debug_assert_eq!(labels.len(), self.metric.labels.len());
         let names = self.metric.labels.iter().map(|name| Cow::Borrowed(*name));
-        let values = labels.iter().map(|value| (*value).to_owned());
+        // References are what their author wrote, and need not be names.
+        let values = labels.iter().map(|value| visible(value).into_owned());
         self.samples.push((names.zip(values).collect(), value));
     }
 }
