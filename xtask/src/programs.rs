@@ -22,13 +22,18 @@ use crate::workspace;
 const WORKERS: usize = 2;
 
 /// The programs that take longest begin first, so that none of them is left for the end.
-const SLOW: [&str; 8] = [
+const SLOW: [&str; 13] = [
     "sinks/git",
     "cli/exports",
+    "sinks/bigquery",
+    "sinks/postgres",
+    "sinks/objects",
     "cli/knowledge",
+    "cli/admission",
+    "cli/tenant",
+    "cli/chart",
     "cli/alerts",
     "sinks/kafka",
-    "sinks/postgres",
     "watch/watch",
     "cli/neighbours",
 ];

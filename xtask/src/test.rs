@@ -66,8 +66,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let names: Vec<String> = steps.iter().map(|step| step.name()).collect();
     println!("cargo xtask test runs: {}", names.join(", "));
     println!(
-        "On two cores the whole takes about 20 minutes on a fresh machine, where the test servers \
-         are compiled too, and a few minutes after that."
+        "On two cores the whole takes the better part of an hour on a fresh machine, where the test \
+         servers are compiled too, and about half an hour after that."
     );
     println!("Build results: {}", workspace::target_dir()?.display());
 
