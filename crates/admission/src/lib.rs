@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`hooks`] | which webhooks there are: kinds, paths, names; the configuration that registers them |
 //! | [`review`] | `AdmissionReview` v1: read a request, write an answer |
-//! | [`judge`] | whether an object may be stored, and what deserves attention |
+//! | [`mod@judge`] | whether an object may be stored, and what deserves attention |
 //! | [`knowledge`] | what a judgement may ask about the cluster, and that it may not be known |
 //! | [`authorship`] | what the author of a target must be allowed to read |
 //! | [`certificates`] | authority and serving certificate: when to make which anew |

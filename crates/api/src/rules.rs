@@ -136,9 +136,13 @@ pub fn needs(object: &Object) -> Needs {
         | Object::SnapshotSink(_)
         | Object::DatabaseSink(_)
         | Object::EventSink(_)
-        | Object::Profile(_)
         | Object::Scope(_) => Needs {
             scopes_in: own_namespace(),
+            ..Needs::default()
+        },
+        // A scope says of profiles only whether whole objects may be exported.
+        Object::Profile(profile) => Needs {
+            scopes_in: own_namespace().filter(|_| profile.spec.exports_whole_objects()),
             ..Needs::default()
         },
         Object::ClusterInventory(inventory) => Needs {
