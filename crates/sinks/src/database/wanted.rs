@@ -58,6 +58,7 @@ impl<'r> Wanted<'r> {
     }
 
     /// Whether some rows are to stay of which nothing is known.
+    #[cfg(feature = "mongodb")]
     pub(crate) fn holds(&self) -> bool {
         !self.held.is_empty()
     }
